@@ -1,4 +1,4 @@
-"""The names in code objects: variables and attributes that it reads, globals that it assigns, modules that it imports."""
+"""The names in a code object: variables and attributes that it reads, globals that it assigns, modules that it imports."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _is_name(constant: Any) -> bool:
 
 
 def modules_named_in(function: FunctionType) -> Iterator[ModuleType]:
-    """Yield the modules that `import` statements inside of a function lead to, or whose name is a constant in it, if loaded."""
+    """Yield the loaded modules that a function imports, or whose names are string constants in the function."""
     names = names_in(function.__code__)
     for text in names.texts:
         if isinstance(module := sys.modules.get(text), ModuleType):

@@ -8,7 +8,7 @@ from types import CodeType, FunctionType, ModuleType
 from dynx._reading.user_location import Owner, owner_of_file
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-_OF_BINDINGS = ("_cython_", "cython_runtime", "swig_runtime_data")  # modules that compiled extensions share, without files
+_OF_BINDINGS = ("_cython_", "cython_runtime", "swig_runtime_data")  # modules without files that compiled extensions share
 
 
 def owner_of_code(code: CodeType) -> Owner:
@@ -17,7 +17,7 @@ def owner_of_code(code: CodeType) -> Owner:
 
 
 def owner_of_module(module: ModuleType) -> Owner:
-    """Return who wrote a module; one without a file is the user's, unless it is part of Python or made by a library."""
+    """Return who wrote a module; a module without a file is the user's, unless it belongs to Python or a library."""
     attributes = vars(module)
     file = attributes.get("__file__")
     name = str(attributes.get("__name__", ""))
@@ -40,7 +40,7 @@ def owner_of_module(module: ModuleType) -> Owner:
 
 
 def owner_of_class(cls: type) -> Owner:
-    """Return who wrote a class: the author of its module, or the user if a method of it is the user's."""
+    """Return who wrote a class: the author of its module, or the user if the user wrote one of its methods."""
     if not cls.__flags__ & _HEAP_TYPE:
         return "python"
     codes = [value.__code__ for value in vars(cls).values() if type(value) is FunctionType]

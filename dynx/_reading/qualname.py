@@ -1,6 +1,6 @@
 """Find the function (`Block.forward`), the statement, and the `try`, `with` or loop around a line by parsing its source file.
 
-Torch's stacks say `forward`; a user looks for `Block.forward`.
+torch's stacks name only `forward`; a user looks for `Block.forward`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def qualname_at(file: str, line: int, function: str) -> str:
 
 
 def statement_lines(file: str, line: int) -> range:
-    """Return the lines of the innermost statement at a line; of a block only its first statement, `if x.isnan(): raise …`.
+    """Return the lines of the innermost statement at a line; only `line` if the source does not parse.
 
-    The range holds only `line` if the source does not parse.
+    A block, such as `if x.isnan():`, counts up to its first inner statement, or with it if it is on one line.
     """
     spans = [span for span in _statements(file, len(all_lines(file))) if span.covers(line)]
     return range(spans[-1].first, spans[-1].last + 1) if spans else range(line, line + 1)
@@ -59,7 +59,7 @@ _MAX_USES = 6
 
 
 def lines_of_uses(file: str, line: int) -> tuple[int, ...]:
-    """Return the lines of the next statements of a function that use the variable which the statement at a line assigns."""
+    """Return the next lines of a function that use the variable that the statement at `line` assigns; at most 6."""
     tree = _parsed(file)
     functions = [
         node
@@ -123,7 +123,7 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
 
 
 def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
-    """Name the innermost `try`, `with`, `for` or `while` around the lines of a stack; Dynamo cannot resume inside one."""
+    """Return the innermost `try`, `with`, `for` or `while` around the lines of a stack; Dynamo cannot resume inside of it."""
     for frame in reversed(tuple(stack)):
         lines = lines_with(frame.file, frame.line, user_name(frame.function))
         enclosing = [span.name for span in _blocks(frame.file, len(lines)) if span.covers(frame.line)]

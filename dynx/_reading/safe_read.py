@@ -1,7 +1,7 @@
 """Read guarded values without running any of the user's code.
 
 torch's guards may call properties and `__eq__`. These functions only follow instance dictionaries and built-in containers, and
-return None (unknown) if that does not lead to the value. A source is written as in torch's messages: `self.layers[0].scale`.
+return None (unknown) if they do not reach the value. A source is written as in torch's messages: `self.layers[0].scale`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SIZED_ITERATORS: tuple[Any, ...] = (type(iter(())), type(reversed([])))
 _RANGE_ITERATOR = type(iter(range(0)))
 _TORCH_CONSTANTS = ("dtype", "device", "layout", "memory_format", "DispatchKeySet")
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__getattr__ looks here
-_IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch prints what it expected of these
+_IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # types whose expected value torch prints
 _MAX_LENGTH = 80  # characters of a value
 _MAX_KEYS = 8  # of a dict
 _MAX_KEY_TEXTS = 64  # of a dict whose keys are compared
@@ -62,7 +62,7 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 def member_at(address: int, source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the member with this address of the enum class of the value of `source` as text; None if there is none."""
+    """Return the member with this address, of the enum class of the value at `source`, as text; None if there is none."""
     cls = type(resolve(source, locals, globals))
     members = vars(cls).get("_member_map_", {}) if type(cls) is EnumMeta else {}
     return next((text_of(member) for member in members.values() if id(member) == address), None)
@@ -124,9 +124,9 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 class Described(NamedTuple):
-    """Text about values at the time of a compilation, which a later recompile is compared with; both by source."""
+    """Texts about values at the time of a compilation, by source; a later recompile is compared with them."""
 
-    objects: dict[str, str]  # values that torch may guard by identity, of which it keeps only the address; a tensor by its type
+    objects: dict[str, str]  # values that torch may guard by identity, keeping only the address; types of tensors
     keys: dict[str, tuple[str, ...]]  # of dicts
     types: dict[str, str]  # of dicts
 
@@ -236,7 +236,7 @@ def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any
 
 def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
     if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
-        scope = {"G": globals, "L": locals}.get(node.value.id, {})  # torch's names of both; a local may have the same name
+        scope = {"G": globals, "L": locals}.get(node.value.id, {})  # torch's scopes; a local may have the same name
         key = node.slice.value
         if isinstance(key, str) and key in scope:
             return scope[key]
@@ -244,7 +244,7 @@ def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[
 
 
 def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return `owner[key]` for a key written as a constant, as its repr (`torch.float32`), or as an expression for it."""
+    """Return `owner[key]` for a key that is written as a constant, as its repr (`torch.float32`), or as a source."""
     if isinstance(node, ast.Constant):
         return _item(owner, node.value)
     if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:
@@ -257,7 +257,7 @@ def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals
 
 
 def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return the result of a call that torch writes in a source, such as `type(x)`; others are not run."""
+    """Return the result of a call that torch writes in a source, such as `type(x)`; other calls are not run."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
         return _only_element(_follow(node.func.value, locals, globals))
     if function not in ("type", "dict", "list", "dict.keys", "dict.__getitem__") or not node.args:
@@ -278,7 +278,7 @@ def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Map
 
 
 def _unproxied(value: Any) -> Any:
-    """Return the mapping behind a `types.MappingProxyType`, whose own methods would run those of the mapping."""
+    """Return the mapping behind a `types.MappingProxyType`, since methods of the proxy would run the mapping's methods."""
     return gc.get_referents(value)[0] if type(value) is MappingProxyType else value
 
 
@@ -306,7 +306,7 @@ def _attribute(owner: Any, name: str) -> Any:
         if isinstance(members, dict) and name in members:
             return members[name]
     if name == "grad" and is_plain_tensor(owner):
-        return owner.grad if owner.is_leaf else _UNKNOWN  # torch warns about that of other tensors
+        return owner.grad if owner.is_leaf else _UNKNOWN  # torch warns about `grad` of non-leaf tensors
     if type(owner) is CellType and name == "cell_contents":
         try:
             return owner.cell_contents

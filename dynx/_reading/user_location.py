@@ -1,4 +1,4 @@
-"""Find the line of a stack that the user should see, by who owns each file: the user, torch, dynx, Python or a library."""
+"""Find the line of a stack to show to the user, by the owner of each file: user, torch, dynx, Python or a library."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ def named(location: Location) -> Location:
 def code_at(location: Location | None) -> str:
     """Return the statement at `location.own` on one line; empty if the source cannot be read.
 
-    Of a block, the first statement follows: `if x.isnan(): raise ValueError("x")`. A long statement is cut to its first line
-    and the line at the location: `losses.append( … loss.item()`.
+    For a block, the text includes the first inner statement: `if x.isnan(): raise ValueError("x")`. A long statement is cut to
+    its first line and the line at the location: `losses.append( … loss.item()`.
     """
     if location is None:
         return ""
@@ -169,7 +169,7 @@ def code_at(location: Location | None) -> str:
 
 
 def uses_at(location: Location | None) -> tuple[str, ...]:
-    """Return the statements that use the variable which the statement at `location.own` assigns, on one line each."""
+    """Return the next statements that use the variable assigned by the statement at `location.own`, on one line each."""
     if location is None:
         return ()
     own = location.own
@@ -194,7 +194,7 @@ def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
 
 
 def call_site() -> Location | None:
-    """Return the innermost line of the Python stack in the user's code or a library: during a compilation, its call."""
+    """Return the innermost stack line in the user's code or a library: during a compilation, the call of the function."""
     frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
     while frame is not None:
@@ -209,7 +209,7 @@ def call_site() -> Location | None:
 
 
 def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
-    """Return the columns of the call that a frame is waiting for; the second is None for a call of several lines."""
+    """Return the first and last column of the call that a frame is in; the last is None for a call on several lines."""
     positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
     if positions is None or positions[0] != line:
         return None, None
@@ -218,7 +218,7 @@ def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
 
 
 def frame_of_call() -> CallingFrame:
-    """Return the innermost frame of the user's code that torch did not call: the one that calls compiled code.
+    """Return the innermost frame of the user's code that torch did not call: the frame that calls compiled code.
 
     A compiled function is in the user's files too; its frame is recognised by its caller, a frame of torch.
     """

@@ -1,6 +1,6 @@
-"""The variables outside of a call that functions, classes and modules lead to: what a function may read or change.
+"""The variables outside of a call that a function may read or change, through functions, classes and modules.
 
-The search for them is by the names in the code. It does not see names that are computed, as by `getattr(module, name)`.
+Variables are found by the names in the code. Computed names, as in `getattr(module, name)`, are not found.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_COMPILATION = (
     "___",
     "_abc_",
 )
-_NEW_NAMES_OF_OTHERS = ("__", *_OF_COMPILATION)  # such as `___module_collections_1`, which compiled code reads
+_NEW_NAMES_OF_OTHERS = ("__", *_OF_COMPILATION)  # names of Python and Dynamo, such as `___module_collections_1`
 _METHODS = (FunctionType, staticmethod, classmethod, property)
 _OF_FUNCTIONS = ("__defaults__", "__kwdefaults__")
 
@@ -55,7 +55,7 @@ class Variable:
         return id(self.owner), "" if type(self.owner) is CellType else self.name
 
     def get(self) -> Any:
-        """Return its value; `ABSENT` if it is not set."""
+        """Return the value of the variable; `ABSENT` if it is not set."""
         owner = self.owner
         if type(owner) is CellType:
             try:
@@ -67,7 +67,7 @@ class Variable:
         return (owner.__dict__ if isinstance(owner, type) else owner).get(self.name, ABSENT)
 
     def set(self, value: Any) -> None:
-        """Set its value, or remove it if the value is `ABSENT`."""
+        """Set the variable to a value, or remove it if the value is `ABSENT`."""
         if value is self.get():
             return
         owner, is_absent = self.owner, value is ABSENT
@@ -88,19 +88,19 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Namespace:
-    """A dict or class in which code may make new variables: globals, a class, a module, or the attributes of a function."""
+    """A dict or class in which code may create variables: globals, a class, a module, or the attributes of an object."""
 
     path: str
     owner: dict[str, Any] | type
 
     def names(self) -> set[str]:
-        """Return the names that it has, without those of Python and torch."""
+        """Return the names in the namespace, without names that Python or torch sets."""
         names = self.owner.__dict__ if isinstance(self.owner, type) else self.owner
         return {name for name in tuple(names) if isinstance(name, str) and not name.startswith(_NEW_NAMES_OF_OTHERS)}
 
 
 def is_name_of_user(name: str) -> bool:
-    """Return whether a name is neither set by Python nor by a compilation."""
+    """Return whether a name is set neither by Python nor by a compilation."""
     return name not in _SET_BY_PYTHON and not name.startswith(_OF_COMPILATION)
 
 
@@ -126,7 +126,7 @@ def globals_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Name
 
 
 def variables_of_module(module: ModuleType, names: Collection[str]) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of a module with these names, and what it computes attributes with."""
+    """Yield the attributes of a module with these names, and its `__getattr__`."""
     attributes, path = vars(module), str(vars(module).get("__name__", "module"))
     yield Namespace(path, attributes)
     for name in sorted({*names, "__getattr__"} & attributes.keys()):
@@ -135,7 +135,7 @@ def variables_of_module(module: ModuleType, names: Collection[str]) -> Iterator[
 
 
 def variables_of_class(cls: type) -> Iterator[Variable | Namespace]:
-    """Yield the attributes and methods of a class, its bases and its metaclass: all of the user's, methods of libraries."""
+    """Yield the attributes of a class, its bases and its metaclass; of library classes only the methods."""
     for owner in dict.fromkeys([*cls.__mro__, *type(cls).mro(type(cls))]):
         kind = owner_of_class(owner)
         if kind not in ("user", "library"):
@@ -144,7 +144,7 @@ def variables_of_class(cls: type) -> Iterator[Variable | Namespace]:
         if kind == "user":
             yield Namespace(path, owner)
         for name, value in tuple(vars(owner).items()):
-            # data of a library's class stays: functions of the library, which are not followed, may know it by its identity
+            # not the data of library classes: library functions, which are not followed, may compare it by identity
             if is_name_of_user(name) and (kind == "user" or isinstance(value, _METHODS)):
                 yield Variable(f"{path}.{name}", owner, name)
     if issubclass(cls, enum.Enum) and owner_of_class(cls) == "user":

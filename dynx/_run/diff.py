@@ -1,4 +1,4 @@
-"""Compare two runs: match the causes of what costs time by code and cause, and not by line or order."""
+"""Compare two runs: match the causes of costs by their text and their code, not by line or order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDER: tuple[CauseKind, ...] = get_args(CauseKind)  # the worst first
 
 @dataclass(frozen=True, slots=True)
 class _Occurrence:
-    """One occurrence of a cause in a run, or several at one line."""
+    """One or more occurrences of a cause in a run."""
 
     kind: CauseKind
     cause: str
@@ -36,7 +36,7 @@ class _Occurrence:
 
 
 def compare(before: RunRecords, after: RunRecords) -> RunDiff:
-    """Return what differs between two runs."""
+    """Return the differences between two runs."""
     causes = sorted(_changes(before, after), key=_rank)
     return RunDiff(tuple(_amounts(before, after)), tuple(causes), tuple(_notes(before, after)))
 
@@ -45,7 +45,7 @@ _VERDICTS: Mapping[Verdict, int] = {"new": 0, "more": 0, "gone": 1, "fewer": 1, 
 
 
 def _rank(change: CauseChange) -> tuple[int, int, float]:
-    """Sort key: what got worse, what got better, what stayed; the worst kinds first, then the most expensive causes."""
+    """Return a sort key: worse, better, then unchanged causes; within these the worst kinds first, then the most seconds."""
     seconds = max(change.seconds_before, change.seconds_after)
     return _VERDICTS[change.verdict], _ORDER.index(change.kind), -seconds
 
@@ -77,7 +77,7 @@ def _occurrences(run: RunRecords) -> Iterator[_Occurrence]:
 
 
 _Key = tuple[str, ...]
-_KEYS: tuple[Callable[[_Occurrence], _Key], ...] = (  # most exact first; the others find code that was moved or renamed
+_KEYS: tuple[Callable[[_Occurrence], _Key], ...] = (  # the most exact first; later keys match code that was moved or renamed
     lambda each: (each.kind, each.cause, each.function, each.file),
     lambda each: (each.kind, each.cause, each.function),
     lambda each: (each.kind, each.cause, each.code.strip()) if each.code else (),
@@ -127,7 +127,7 @@ def _change(before: _Occurrence | None, after: _Occurrence | None) -> CauseChang
 
 
 def _amounts(before: RunRecords, after: RunRecords) -> Iterator[RunTotal]:
-    """Yield the totals that are not 0 in both runs, and the time of compiling."""
+    """Yield the totals that are not 0 in at least one run, and always the compile time."""
     later = _totals(after)
     for name, (amount, unit, is_cost) in _totals(before).items():
         if amount or later[name][0] or name == COMPILING:
@@ -160,14 +160,14 @@ def _totals(run: RunRecords) -> Mapping[str, tuple[float, Unit, bool]]:
 
 
 def _phases(run: RunRecords) -> dict[str, float]:
-    """Return the seconds of each phase of compiling; torch does not split those of backward graphs."""
+    """Return the seconds of each compile phase; torch does not report the phases of backward graphs."""
     names = {"trace": "Dynamo", "aot": "AOTAutograd", "backend": "the backend", "guards": "guards"}
     seconds = {text: sum(compile.phases.get(name, 0.0) for compile in run.compiles) for name, text in names.items()}
     return seconds | {"backward graphs": sum(backward.seconds for backward in run.backwards)}
 
 
 def _notes(before: RunRecords, after: RunRecords) -> Iterator[str]:
-    """Yield reasons for which the runs may not be comparable."""
+    """Yield reasons why the runs may not be comparable."""
     for name in ("command", "torch", "python"):
         old, new = before.header.get(name), after.header.get(name)
         if old != new:

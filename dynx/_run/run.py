@@ -1,4 +1,4 @@
-"""`Run`: all records of a program's compilations, and what is computed from them."""
+"""`Run`: all records of a program's compilations, and results computed from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _with_rule(graph_break: GraphBreak) -> GraphBreak:
 
 
 class RunMembers(RunRecords):
-    """The base class of `Run` and `Watch`: the records by kind, and what is computed from them, such as `findings`."""
+    """The base class of `Run` and `Watch`: the records by kind, and results computed from them, such as `findings`."""
 
     recompiles = RunRecords.recompiles.followed_by(_with_rules)
     graph_breaks = RunRecords.graph_breaks.followed_by(_with_rule)
@@ -37,7 +37,7 @@ class RunMembers(RunRecords):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The advice that applies to this run, with the most lost compile time first."""
+        """The advice that applies to this run: wrong values first, then the most lost compile time."""
         return advise(self._frozen())
 
     def save(self, path: str | Path) -> None:
@@ -54,10 +54,10 @@ class RunMembers(RunRecords):
         return json.dumps({"header": dict(run.header), "end": dict(run.end), **lists}, indent=1)
 
     def diff(self, other: RunMembers) -> RunDiff:
-        """Return what got better or worse in another run: causes of recompiles and graph breaks, and totals.
+        """Return what got better or worse in a later run: causes of recompiles and graph breaks, and totals.
 
-        Causes are matched by code and cause, not by line or order, so that runs before and after a change of the program can be
-        compared.
+        Causes are matched by their text and their code, not by line or order, so that runs before and after a change of the
+        program can be compared.
 
         Args:
             other: The later run.
@@ -114,8 +114,8 @@ class Run(RunMembers):
     def load(cls, path: str | Path) -> Self:
         """Read a run file; works without torch.
 
-        A damaged or truncated file gives a `DynxWarning` with the line number, and a run of the lines that are whole. Raises
-        `dynx.errors.BadRunFile` when the file is no run file at all, OSError when it cannot be read.
+        For a damaged or truncated file, issue a `DynxWarning` with the line number, and return a run of the readable lines.
+        Raises `dynx.errors.BadRunFile` if the file is not a run file, OSError if it cannot be read.
         """
         return cls(*read(Path(path)))
 

@@ -1,4 +1,4 @@
-"""The lines of a run file: JSON objects, first a header, then the records in order, an end, and a checksum of all before it."""
+"""The lines of a run file: JSON objects, namely a header, the records in order, an end, and a checksum of the lines before."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def header_line(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checksum_of(line: bytes, before: int) -> int:
-    """Return the checksum of a line and those before it, whose checksum is `before`."""
-    return zlib.crc32(line.rstrip(b"\r\n"), before)  # line ends may change on the way
+    """Return the checksum of a line and all lines before it; `before` is the checksum of those."""
+    return zlib.crc32(line.rstrip(b"\r\n"), before)  # a file transfer may change line ends
 
 
 def _lines(contents: RunFile) -> Iterator[Mapping[str, Any]]:

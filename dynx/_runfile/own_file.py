@@ -1,7 +1,7 @@
-"""A file that this process writes through its descriptor, as long as the descriptor is still that of the file.
+"""A file that this process writes through its descriptor, as long as the descriptor belongs to the file.
 
-A program may close all descriptors (`os.closerange`, as daemons do), after which a file of its own gets the number. Then
-nothing is written there: the file is opened again.
+A program may close all descriptors (`os.closerange`, as daemons do), and a file of its own then gets the number. Nothing is
+written to that file: the run file is opened again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class FileId(NamedTuple):
-    """Device and inode of a file, which a new name does not change."""
+    """Device and inode of a file, which a rename does not change."""
 
     device: int
     inode: int
@@ -22,10 +22,10 @@ class OwnFile:
     """A new, empty file that is written through a descriptor.
 
     Args:
-        path: Where it is created; a device or a pipe is opened.
+        path: Where the file is created; a device or a pipe is opened.
 
     Raises:
-        OSError: It cannot be created.
+        OSError: The file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,7 +35,7 @@ class OwnFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is now: another process may have renamed it."""
+        """The current path of the file, which another process may have renamed."""
         for candidate in (self._path, *self._path.parent.glob(f"{self._path.stem}.*{self._path.suffix}")):
             try:
                 status = candidate.stat()
@@ -49,18 +49,18 @@ class OwnFile:
         return self._descriptor
 
     def rename(self, path: Path) -> None:
-        """Note that this process has renamed the file."""
+        """Set the path after this process has renamed the file."""
         self._path = path
 
     def write(self, data: bytes) -> None:
-        """Append bytes at once. Raises OSError if that is impossible."""
+        """Append bytes without buffering. Raises OSError if that fails."""
         if not self._is_open():
             self._open_again()
         while data:
             data = data[os.write(self._descriptor, data) :]
 
     def close(self) -> None:
-        """Close the descriptor, unless it belongs to something else by now."""
+        """Close the descriptor, unless it belongs to another file by now."""
         if self._is_open():
             os.close(self._descriptor)
 

@@ -55,7 +55,7 @@ def rank_in_environment() -> Rank | None:
 def current_rank() -> Rank | None:
     """Return the rank of this process from the environment, else from the default process group, else None.
 
-    torch is looked up and never imported: a process without it has no process group.
+    torch is never imported: a process that has not imported it has no process group.
     """
     rank = rank_in_environment()
     distributed: Any = sys.modules.get("torch.distributed")
@@ -89,7 +89,7 @@ def lock(file: OwnFile) -> None:
 
 
 def unlock(file: OwnFile) -> None:
-    """Release the lock of `file`, which closing would not do while a forked child has the file open too."""
+    """Release the lock of `file`; closing the file would not release it while a forked child has the file open too."""
     _flock(file.fileno(), "LOCK_UN")
 
 
@@ -98,9 +98,9 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
 
     Args:
         own: the file named by the process id.
-        path: the path without a rank, as `--out` has it.
+        path: the path without a rank, as passed to `--out`.
         rank: the rank of this process.
-        header: the header in `own`, whose `job` and `pid` tell a file of this launch from that of an earlier one.
+        header: the header in `own`, whose `job` and `pid` distinguish files of this launch from files of earlier launches.
 
     Raises:
         OSError: the file cannot be renamed; it is unchanged.
@@ -112,9 +112,9 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
 
 
 def open_newest(path: Path) -> OwnFile:
-    """Create and lock a run file; one at `path` that a live process writes gets the id of that process in its name.
+    """Create and lock a run file at `path`; if a live process writes a file there, rename that file after its process id.
 
-    So `path` is always the run that began last, and no process writes to the file of another one.
+    So `path` is always the run that began last, and no process writes to the file of another process.
 
     Raises:
         OSError: the file cannot be created.

@@ -17,13 +17,13 @@ from dynx.records.codec import NAMES, InvalidRecord, from_data, visible
 from dynx.records.record import Record
 
 _MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, a longer line was not written by dynx
-_MAX_DEPTH = 100  # of lists and objects in each other: those of dynx are less than 20
+_MAX_DEPTH = 100  # of nested lists and objects; dynx nests fewer than 20
 _MAX_STORED = 10_000  # damaged lines that are listed
-_MAX_PROBLEMS = 20  # warnings of damaged lines; the others are only counted
+_MAX_PROBLEMS = 20  # warnings about damaged lines; further lines are only counted
 
 
 def read(path: Path) -> RunFile:
-    """Read a run file and warn of the lines that cannot be read; see `Run.load`."""
+    """Read a run file, and warn about lines that cannot be read; see `Run.load`."""
     header: dict[str, Any] = {}
     end: dict[str, Any] = {}
     events: list[Record] = []
@@ -71,7 +71,7 @@ def read(path: Path) -> RunFile:
 
 
 class _Problems(list[str]):
-    """What is wrong with a run file: at most ten thousand texts, and how many more there were."""
+    """The problems of a run file: at most ten thousand texts, and the number of further problems."""
 
     more = 0
 
@@ -87,7 +87,7 @@ class _Problems(list[str]):
 
 
 def _refuse_special(path: Path) -> None:
-    """Raise BadRunFile for what is no file and may never end: a device, or a pipe other than one that the shell has opened."""
+    """Raise BadRunFile for a path whose reading may never end: a device, a socket, or a pipe that the shell did not open."""
     mode = path.stat().st_mode
     is_opened = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode) or (stat.S_ISFIFO(mode) and not is_opened):
@@ -100,7 +100,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         number += 1
         whole = line
         while not whole.endswith(b"\n") and (whole := file.readline(_MAX_LINE)):
-            line = b""  # too long: drop it, but keep counting lines right
+            line = b""  # too long: drop it, but count it as one line
         yield number, line
 
 
@@ -119,7 +119,7 @@ def _parse(line: bytes) -> dict[str, Any] | str:
 
 
 def _depth(line: bytes) -> int:
-    """Return how deeply lists and objects are nested, at most; brackets in texts count too, where there are many."""
+    """Return the depth of nested lists and objects, counting brackets in strings too; 0 if the line has few brackets."""
     if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
         return 0
     depth = deepest = 0
@@ -142,7 +142,7 @@ def _visible(value: Any) -> Any:
     if isinstance(value, list):
         return [_visible(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # which JSON cannot store
+        return str(value)  # JSON cannot store it
     return _clean(value) if isinstance(value, dict) else value
 
 

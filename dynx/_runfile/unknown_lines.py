@@ -1,4 +1,4 @@
-"""The lines of a run file that a newer dynx has written, kept as they are and read when they are needed."""
+"""The lines of a run file that a newer dynx has written, kept as they are and parsed when they are accessed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, overload
 
 
 class UnknownLines(Sequence[Mapping[str, Any]]):
-    """A sequence of the JSON objects of lines, which takes little more memory than the lines themselves.
+    """A sequence of JSON objects that takes little more memory than the lines from which they are parsed.
 
-    It equals any other sequence of equal objects, such as a tuple.
+    The sequence equals any other sequence of equal objects, such as a tuple.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class UnknownLines(Sequence[Mapping[str, Any]]):
         self._ends = array("Q")
 
     def append(self, line: bytes) -> None:
-        """Add a line, which is a JSON object."""
+        """Add a line, which contains a JSON object."""
         self._text += line
         self._ends.append(len(self._text))
 
@@ -43,7 +43,7 @@ class UnknownLines(Sequence[Mapping[str, Any]]):
             return False
         return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]  # as of a list
+    __hash__ = None  # type: ignore[assignment]  # unhashable, as a list is
 
     def __repr__(self) -> str:
         return f"<{len(self)} lines of a newer dynx>"

@@ -1,7 +1,7 @@
 """Write run files while the program runs.
 
 Lines are appended and flushed one by one, so the file of a killed process has all records that were written until then. The
-last line has a checksum of all before it, so that a reader notices any change of them.
+last line has a checksum of all lines before it, so that a reader detects changes in them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dynx.records.record import Record
 
 
 class RunWriter:
-    """Appends records to a run file; if writing fails, warns once and writes nothing more.
+    """Append records to a run file; if writing fails, warn once and write nothing more.
 
     The name of the file depends on the process, which `header` describes:
 
-    - a process of its own writes `last.dynx`; if another one begins to do so meanwhile, the file of the first is renamed to
-      `last.12345.dynx`, so that `last.dynx` is the run that began last;
+    - a process without rank and parent writes `last.dynx`; if another process begins to do so meanwhile, the first file is
+      renamed to `last.12345.dynx`, so that `last.dynx` is the run that began last;
     - a rank, whose header has `rank`, writes `last.rank3.dynx` (see `dynx._runfile.rank`);
     - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. It is
-      renamed to that of the rank as soon as the child has one, unless the parent has a rank already.
+      renamed after the rank as soon as the child has one, unless the parent has a rank already.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class RunWriter:
         return self._header
 
     def write(self, record: Record) -> None:
-        """Append a record to the file at once."""
+        """Append a record to the file, without buffering."""
         self._line(to_data(record))
 
     def end(self, end: Mapping[str, Any]) -> None:
@@ -87,7 +87,7 @@ class RunWriter:
             self._file = None
 
     def is_in_use(self) -> bool:
-        """Return whether this process has its run file open, or is a forked child with a rank that has to open its own."""
+        """Return whether this process has its run file open, or is a forked child with a rank that has to open its own file."""
         if os.getpid() == self._pid:
             return self._file is not None
         return self._is_forked and "rank" not in self._header and rank.current_rank() is not None
@@ -104,7 +104,7 @@ class RunWriter:
         self._claim(own_rank)
 
     def leave_to_parent(self) -> None:
-        """Close the parent's run file in a forked child, which opens its own file later, if it needs one."""
+        """Close the parent's run file in a forked child; the child opens its own file when it writes a record."""
         self._is_forked = self._is_forked or self._file is not None
         if self._file is not None:
             self._file.close()  # the parent's descriptor stays open in the parent

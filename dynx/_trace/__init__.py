@@ -2,8 +2,8 @@
 
 The problem. torch.compile does not report what it does as one event. Dynamo may trace a frame several times before one
 attempt is committed; a graph break, a guard and a backend failure surface in different functions; a compilation may start
-another one; and compile ids repeat after `torch._dynamo.reset()`. A feature that wants to know "what was compiled, and why"
-needs all of it put together, once, and after the outcome is known. This package does that for every feature.
+another compilation; and compile ids repeat after `torch._dynamo.reset()`. A feature that reports what was compiled, and why,
+needs all these events, once, and after the outcome is known. This package collects them for every feature.
 
 The path of a compilation, module by module:
 
@@ -23,8 +23,8 @@ The path of a compilation, module by module:
    a compilation begins (`on_start`) and when it ends, before its records (`on_end`: `compile_details` reads guards there).
 
 The other modules turn torch's data into readable values: `guards.text` parses messages of failed guards, `guards.requests`
-keeps the stacks that asked for a guard, `recompile_reason` joins both with the current values (`safe_read`), `guards.records`
-does it for guards that hold, `effect_records` shows what traced code mutates, `cache_keys` explains recompiles of
+keeps the stacks that requested a guard, `recompile_reason` joins both with the current values (`safe_read`), `guards.records`
+builds records of guards that hold, `effect_records` builds records of side effects, `cache_keys` explains recompiles of
 `dynx.compile`, and `user_location` finds the line to show.
 
 Invariants:
@@ -38,9 +38,9 @@ Invariants:
   (locals, globals, guard sources) are referenced only by the scope, which drops them when it is closed, and by the
   `CompileEnd` that is passed to `on_end`, which must not keep it. What must outlive a compilation, to explain a later
   recompile, is plain data (`EntryFacts`, `SeenValues`); only `cache_keys` holds code objects, of functions compiled with
-  `dynx.compile`. All of it is dropped with the last listener; after a reset, the facts about entries of the previous
-  generation are dropped at the next compilation.
+  `dynx.compile`. All of it is dropped with the last listener, except for facts that live as long as a cache entry
+  (`_facts_by_guards`); after a reset, the facts about earlier entries are dropped at the next compilation.
 - A failing observer does not affect the program. An exception in a subscriber, in a listener or in a start listener becomes a
-  `Trouble` record, and the remaining ones still run. A hook point that the installed torch lacks becomes a `Trouble` record
+  `Trouble` record, and the other callbacks still run. A hook point that the installed torch lacks becomes a `Trouble` record
   when the hooks are installed, unless it is optional. An exception in a listener that receives a `Trouble` record is dropped.
 """

@@ -64,7 +64,7 @@ def listen(
         listener: Called with each record when its compilation has ended. An exception in it becomes a `Trouble` record.
         on_start: Called when a compilation begins, with its compile id and the location of the function.
         on_end: Called when a compilation ends, before its records are emitted, with a `CompileEnd`.
-        explains_recompiles: Whether the listener uses the values in `Recompile`; without them listening takes less time.
+        explains_recompiles: Whether the listener uses the values in `Recompile`; False makes listening faster.
 
     Returns:
         The handle whose `remove` unregisters all three callbacks.
@@ -83,7 +83,7 @@ def listen(
 
 
 def _attach() -> None:
-    """Install the hooks of `HOOK_POINTS` in torch; then emit a `Trouble` record for each that the installed torch lacks."""
+    """Install the hooks of `HOOK_POINTS`; then emit a `Trouble` record for each required hook point that torch lacks."""
     missing: list[Trouble] = []
     for point in HOOK_POINTS:
         try:

@@ -18,8 +18,8 @@ class CacheKey:
 
     Attributes:
         value: The key itself.
-        settings: As text: the backend, the arguments of the call, torch's configuration.
-        isolation: Of a function compiled with `isolate_recompiles=True` an object of its own: entries of others do not count.
+        settings: The settings as text: the backend, the arguments of the call, torch's configuration.
+        isolation: A unique object for each function compiled with `isolate_recompiles=True`, else None; isolates the entries.
     """
 
     value: Hashable
@@ -37,8 +37,8 @@ class KeyedEntry(NamedTuple):
 class FunctionKey(NamedTuple):
     """A function, and the number of calls of `torch._dynamo.reset()` before it was compiled (the generation).
 
-    Code objects compare by value, so a copy that was created to have a cache of its own counts as the original. The file is not
-    part of that comparison.
+    Code objects compare by value, so a copy with its own cache equals the original. That comparison ignores the file, which is
+    therefore part of the key.
     """
 
     generation: int

@@ -24,8 +24,8 @@ from dynx.records.location import CodeLine
 
 # A record is one line of the run file, of which at most 8 MiB are read: three thousand guards take 2.5 MB.
 _MAX_GUARDS = 3000  # per compilation; six layers of a transformer have 1,200
-_MAX_REQUESTERS = 4  # lines that asked for one guard; a module that every layer uses is asked for by each
-_MAX_TEXT = 500  # characters of a guard, a tensor's take 200; a constant may be a book
+_MAX_REQUESTERS = 4  # lines that requested one guard; every layer requests a guard on a module that all layers use
+_MAX_TEXT = 500  # characters of a guard: about 200 for a tensor, any number for a text constant
 _MAX_CODE = 200_000  # characters of a graph's code; six layers of a transformer take 55,000
 
 
@@ -74,7 +74,7 @@ def _compiled_guards(end: CompileEnd) -> CompiledGuards:
 
 
 def code_records(code: list[RawCodeLine]) -> tuple[tuple[CodeLine, ...], int]:
-    """Return the lines of a graph's code with the user's lines, and the number of lines that are left out as too many."""
+    """Return the lines of a graph's code with the user's lines, and the number of omitted lines beyond the limit."""
 
     @cache  # consecutive nodes come from one line
     def location(stack: tuple[RawFrame, ...]) -> Location | None:

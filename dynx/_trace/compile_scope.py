@@ -77,10 +77,10 @@ class Scope:
     profile_misses: list[ProfileMiss] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
-    further: list[Record] = field(default_factory=list)  # of features, as of tensors that a graph saves
+    further: list[Record] = field(default_factory=list)  # of other features, such as saved tensors
     effects: tuple[RawFrameEffects, ...] = ()  # of the attempt that was committed
-    failed_at: Location | None = None  # set if it failed, at a line that torch names
-    nested_seconds: float = 0.0  # of compilations started by this one, which have records of their own
+    failed_at: Location | None = None  # the line of a failure, if torch names it
+    nested_seconds: float = 0.0  # of compilations started by this compilation, which have their own records
     elapsed: float = 0.0
 
     @property
@@ -89,7 +89,7 @@ class Scope:
 
     def begin_attempt(self) -> None:
         self.attempt_started = time.perf_counter()
-        self.requests = Requests()  # an attempt that was discarded installs no guards
+        self.requests = Requests()  # a discarded attempt installs no guards
 
     def end_attempt(self, result: object, raised: BaseException | None) -> None:
         """Add an `Attempt` record for the pass of Dynamo that has just ended: `trace_frame` returned `result`, or raised."""
@@ -125,7 +125,7 @@ class Scope:
             self.breaks.append(replace(record, resumable=False, fatal=True))
 
     def add_failure(self, raised: BaseException) -> None:
-        """Keep the line at which the compilation failed."""
+        """Set the line at which the compilation failed."""
         stack = stack_of_failure(raised)
         self.failed_at = user_location(stack, self.call_site) if stack else None
 
@@ -138,7 +138,7 @@ class Scope:
         self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
 
     def add_known(self, raw: RawKnown, *, is_new: bool) -> None:
-        """Add a size or number that is symbolic because of a profile; its record only if it `is_new` in this process."""
+        """Note a size or number that is symbolic because of a profile; add a record only if it `is_new` in this process."""
         dim = "scalar" if raw.dim is None else f"size {raw.dim}"
         line = user_location(tracing_stack(), self.call_site)
         change = BecameDynamic(raw.source, dim, *(raw.values or ("", "")), *self.key, line, raw.profile, raw.run)
@@ -147,12 +147,12 @@ class Scope:
             self.dynamic.append(change)
 
     def add_profile_miss(self, profile: str) -> None:
-        """Add a record of a profile that has this function with another closure, once."""
+        """Add a record of a profile that has this function with another closure; at most one record."""
         if not self.profile_misses:
             self.profile_misses.append(ProfileMiss(profile, *self.key, self.location))
 
     def _called_from(self) -> Location | None:
-        """Return the line that called the function; a resume function is called by torch, after its graph break."""
+        """Return the line that called the function; None for a resume function, which torch calls."""
         return self.call_site if resumed_at(self.call.code) is None else None
 
     def _break(self) -> Location | None:
@@ -236,7 +236,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         uses=uses_at(location),
         resumable=raw.resumable,
         compiled_autograd=raw.compiled_autograd,
-        compiles=((key.generation, key.compile_id),),  # plain tuples: it is part of a record
+        compiles=((key.generation, key.compile_id),),  # a plain tuple, as part of a record
     )
 
 

@@ -12,7 +12,7 @@ from dynx.errors import DynxWarning
 from dynx.records import Location, Record, Trouble
 
 Listener = Callable[[Record], None]
-StartListener = Callable[[str, Location], None]  # of a compilation that begins: its compile id, and its function's location
+StartListener = Callable[[str, Location], None]  # takes the compile id and the location of the function
 
 
 class CompileEnd(NamedTuple):

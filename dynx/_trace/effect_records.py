@@ -1,4 +1,4 @@
-"""Build records of side effects from what the seam observed."""
+"""Build records of side effects from the raw data of `dynx._torch.side_effects`."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from dynx._trace.guards.requests import lines_for, short_source, tensor_source
 from dynx._trace.guards.text import FailedEntry, ParsedGuard
 from dynx.records import Location, Reason
 
-_MAX_CHANGED_KEYS = 3  # of a dict, that are listed
-_MAX_DIFFERING = 8  # attributes by which two instances differ, that are listed
+_MAX_CHANGED_KEYS = 3  # listed keys of a dict
+_MAX_DIFFERING = 8  # listed attributes that differ between two instances
 _ADDRESS = re.compile(r"___check_obj_id\(.*, (?P<id>\d+)\)", re.S)
 _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
@@ -57,7 +57,7 @@ class SeenValues:
         self._values.clear()
 
     def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Move the reasons whose actual value this frame has not been compiled for to the front; else keep torch's order."""
+        """Put reasons first whose actual value this frame was not compiled for; otherwise keep torch's order."""
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
@@ -90,9 +90,9 @@ def _as_value(text: str) -> str:
 
 
 def _limits_dynamic(reason: Reason, reasons: Sequence[Reason]) -> bool:
-    """Return whether this guard limits a symbolic size or number of which another entry has one value.
+    """Return whether a guard limits a symbolic size or number that has a single value in another cache entry.
 
-    Without it, its entry would have accepted the new value, which the other entry never does.
+    Without the guard, its entry would have accepted the new value; the other entry never accepts it.
     """
     return reason.kind == "shape" and any(
         other.kind in ("size", "value") and other.source in (reason.expected or "") and other.got not in ("0", "1", None)
@@ -161,7 +161,7 @@ def _differing(facts: EntryFacts | None, locals: Mapping[str, Any]) -> tuple[str
 def _name_changed_key(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Turn a failed guard on the length of a dict into one on the keys that are new or missing."""
+    """Turn a failed guard on the length of a dict into a guard on the new or missing keys."""
     before = facts.keys.get(guard.source) if facts is not None and guard.kind == "length" else None
     now = safe_read.key_texts(guard.source, locals, globals) if before is not None else None
     if before is None or now is None:
@@ -176,7 +176,7 @@ def _name_changed_key(
 def _name_missing_attribute(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Make the missing attribute the source of a failed `getattr` guard; torch's message names only the object that had it."""
+    """Make the missing attribute the source of a failed `getattr` guard; torch's message names only the object."""
     if facts is None or not guard.text.startswith("getattr failed"):
         return guard
     attributes = [source for source in map(short_source, facts.requests) if source.rpartition(".")[0] == guard.source]
@@ -256,7 +256,7 @@ def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: L
 
 
 def _has_key(line: Location, guard: ParsedGuard) -> bool:
-    """Return whether the source line names the key that is new or missing: a dict is guarded where it is first used."""
+    """Return whether a source line contains the new or missing key; the dict may be guarded at an earlier line."""
     keys = [(value or "").removeprefix("no ") for value in (guard.expected, guard.got)]
     return any(key and key in code_at(line).replace('"', "'") for key in keys)
 

@@ -1,4 +1,4 @@
-"""Name guarded values as the user's code does, where torch names them as its own wrapper or CPython does."""
+"""Rename guarded values as in the user's code, if torch names them as in its own wrapper or in CPython."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 def in_words_of_the_user(
     reasons: Sequence[Reason], code: CodeType, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Reason]:
-    """Rename the sources of failed guards, and drop those that belong to another function behind torch's wrapper.
+    """Rename the sources of failed guards, and drop guards that belong to another function behind torch's wrapper.
 
-    torch compiles callables without Python code through one function, `wrap_inline(fn)`: `fn.step` is `self.step` there, and
-    `args[0]` the first parameter of `fn`. A decorator, such as `torch.no_grad()`, hides the parameters in the same way. After a
-    graph break, values on Python's stack become arguments of the resume function, which torch names `___stack0`.
+    torch compiles callables without Python code through one function, `wrap_inline(fn)`: there, `fn.step` is `self.step`, and
+    `args[0]` is the first parameter of `fn`. A decorator, such as `torch.no_grad()`, hides the parameters in the same way.
+    After a graph break, values on Python's stack become arguments of the resume function, which torch names `___stack0`.
     """
     if is_shared(code):
         original = reasons
@@ -40,7 +40,7 @@ def in_words_of_the_user(
         reasons = [_renamed(reason, _unwrapped(reason.source, locals.get("fn"), names)) for reason in own]
         reasons = reasons or [replace(each, kind="function", source=WRAPPED, expected=None) for each in original]
     elif code.co_flags & CO_VARARGS:
-        names = _parameters_of_wrapped(code, locals)[code.co_argcount :]  # `wrapper(self, *args)` takes the first ones
+        names = _parameters_of_wrapped(code, locals)[code.co_argcount :]  # `wrapper(self, *args)` takes the first parameters
         reasons = [_renamed(reason, _by_parameter(reason.source, names)) for reason in reasons]
     reasons = [replace(reason, holder="object") if _is_free(reason, code) else reason for reason in reasons]
     line = resumed_at(code)
@@ -70,7 +70,7 @@ def _is_free(reason: Reason, code: CodeType) -> bool:
 def _of_stack(source: str, code: CodeType, line: int) -> str:
     """Name a value that was on Python's stack at a graph break: by the variable that it is assigned to, or by its line.
 
-    The result of the call that breaks the graph is the last one: of `start = time.time()` it is `start`.
+    If the only value on the stack is the result of the call that broke the graph, as in `start = time.time()`, it is `start`.
     """
     match = _STACK.match(source)
     if match is None:
@@ -89,7 +89,7 @@ def _parameters(function: Any) -> tuple[str, ...]:
         function = MethodType(type(function).forward, function)
     target = function.__func__ if type(function) is MethodType else function
     while type(target) is FunctionType and type(vars(target).get("__wrapped__")) is FunctionType:
-        target = vars(target)["__wrapped__"]  # of a decorator, such as torch.no_grad()
+        target = vars(target)["__wrapped__"]  # behind a decorator, such as torch.no_grad()
     if type(target) is not FunctionType:
         return ()
     names = target.__code__.co_varnames[: target.__code__.co_argcount]
@@ -113,7 +113,7 @@ def _by_parameter(source: str, parameters: tuple[str, ...]) -> str:
 
 
 def _of_closure(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str:
-    """Name a variable of a closure, `strength of penalty`, for `penalty.__closure__[0].cell_contents`."""
+    """Return the name of a closure variable, such as `strength` for `penalty.__closure__[0].cell_contents`."""
     match = _CELL.match(source)
     function = safe_read.resolve(match["function"], locals, globals) if match else None
     if match is None or type(function) is not FunctionType:

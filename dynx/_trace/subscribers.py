@@ -56,10 +56,10 @@ class BackwardInProgress(NamedTuple):
 _in_progress = threading.local()  # per thread: `scopes`, and `backward` while a backward graph is compiled
 _generations = Generations()
 _facts: dict[CompileKey, EntryFacts] = {}
-_facts_by_guards: WeakKeyDictionary[Any, EntryFacts] = WeakKeyDictionary()  # also when nothing listens any more
+_facts_by_guards: WeakKeyDictionary[Any, EntryFacts] = WeakKeyDictionary()  # kept when nothing listens any more
 _seen_values = SeenValues()
 _compiled_keys = CompiledKeys()
-_known_sizes: set[tuple[int, int, str, int | None]] = set()  # dynamic from a profile: generation, frame, source and dim
+_known_sizes: set[tuple[int, int, str, int | None]] = set()  # dynamic because of a profile: generation, frame, source, dim
 REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this recompile"
 
 
@@ -76,7 +76,7 @@ def generation() -> int:
 def add_record(make: Callable[[int, str, Location | None], R], *, is_emitted: bool = True) -> R:
     """Make a record of the compilation in progress on this thread; it is emitted with the compilation's other records.
 
-    `make` gets the generation, the compile id, and the location of the function, which is None where nothing listens.
+    `make` takes the generation, the compile id, and the location of the function, which is None if nothing listens.
     """
     scope = _scope()
     record = make(*scope.key, scope.location) if scope is not None else make(generation(), trace_id().compile_id, None)
@@ -228,7 +228,7 @@ def _on_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         failed = tuple(map(parse_entry, result)) if raised is None else ()
         if failed:
             reasons = _explained(failed, generation, call.code, call.locals, call.globals, call.backend, site)
-            compile_id = f"{failed[0].against.partition('/')[0]}/{len(failed)}"  # that of the recompile, if it were allowed
+            compile_id = f"{failed[0].against.partition('/')[0]}/{len(failed)}"  # of the recompile, if it were allowed
             location = _first_line_of(call.code, site)
             emit(Recompile(generation, compile_id, location, tuple(reasons), outcome="refused"))
             emit(Compile(generation, compile_id, location, "failed", 0.0, reason=REFUSED, called_from=site, began=time.time()))
@@ -290,7 +290,7 @@ def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _generation_of(compile_id: str) -> int:
-    """Return the generation of the latest compilation with this id, which may have been followed by a reset."""
+    """Return the generation of the latest compilation with this id; a reset may have followed it."""
     return max((key.generation for key in _facts if key.compile_id == compile_id), default=_generations.current)
 
 
@@ -311,7 +311,7 @@ def _on_skip(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         _emit_skipped(frame.f_code, reason)
 
 
-# skips with these reasons have a record already: their own, or that of `no_tensor`
+# skips that are recorded elsewhere, as a compilation or by the hook point `no_tensor`
 _REPORTED_ELSEWHERE = (
     "no tensor-related objects",
     "an error was suppressed",

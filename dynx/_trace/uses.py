@@ -1,4 +1,4 @@
-"""`Uses`: how a program uses torch.compile while a watch is open, for a run in which nothing is compiled."""
+"""`Uses`: record how a program uses torch.compile while a watch is open, to explain why nothing was compiled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HOOKS = hooks.__file__
 
 
 class Uses:
-    """Counts what torch.compile prepares, and reads the settings of the first call that may compile.
+    """Counts the functions that torch.compile prepares, and reads the settings of the first call that may compile.
 
-    The hook of calls removes itself with that call, so that later ones cost nothing.
+    That call removes the hook on calls, so that later calls cost nothing.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Uses:
 
     @property
     def record(self) -> CompileUse | None:
-        """What was seen; None where the installed torch lacks a hook, so that nothing can be said."""
+        """The record of the uses; None if the installed torch lacks one of the hook points."""
         if not self._is_complete:
             return None
         return CompileUse(
@@ -98,7 +98,7 @@ class Uses:
             return
         self._is_called, self._call = True, location_of_call()
         self._is_disabled, self._modes = call.is_disabled, call.modes
-        self._subscriptions.pop().remove()  # the last one is that of calls
+        self._subscriptions.pop().remove()  # the hook on calls, which was added last
 
 
 def _is_of_dynx(frame: FrameType | None) -> bool:
@@ -109,4 +109,4 @@ def _is_of_dynx(frame: FrameType | None) -> bool:
 
 
 def _ignore(hook: str, error: BaseException) -> None:
-    """Do nothing: what is not known is not reported."""
+    """Ignore an error in a hook: missing data is not reported."""

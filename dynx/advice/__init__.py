@@ -1,7 +1,7 @@
 """Advice: rules that detect a problem in the records of a run, such as a recompile, and say how to avoid it.
 
-No API: `run.findings` has the advice. The rules are pure functions of the records and import no torch: one file for each in
-`rules/`, found by its name. `facts/` has what they ask of the records, `findings/` the grouping of records into findings.
+This package is private: `run.findings` has the advice. Rules are pure functions of the records and do not import torch. Each
+rule is a file in `rules/`, found by its name; `facts/` has helpers of the rules, `findings/` groups records into findings.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def rule_of_break(graph_break: GraphBreak) -> str | None:
 
 
 def losses(graph: SavedGraph) -> Iterator[tuple[str, Loss]]:
-    """Yield the codecs in a graph that change gradients more than their precision suggests, each with the id of its rule."""
+    """Yield the tensors of a graph that a codec stores with too little precision, with the id of the rule that applies."""
     for rule in LOSS_RULES:
         if (loss := rule.loss(graph)) is not None:
             yield rule.id, loss
 
 
 def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
-    """Yield a finding for each loss under hooks of `dynx.saved`; what it costs is precision, so its seconds are 0."""
+    """Yield a finding for each loss in a graph with hooks of `dynx.saved`; a loss costs precision, so its seconds are 0."""
     for graph in graphs:
         for rule, loss in losses(graph) if graph.hooks else ():
             if loss.location is not None:
@@ -77,7 +77,7 @@ def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Merge the findings of a rule at one line."""
+    """Merge findings of the same rule at the same line."""
     merged: dict[RuleAtLine, Finding] = {}
     for finding in findings:
         key = RuleAtLine(finding.rule, finding.location.file, finding.location.line)

@@ -25,15 +25,15 @@ class FrameKey(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to change, as text, and what follows from it for a function that reaches a recompile limit."""
+    """The text of an advice, and two facts for functions that reach a recompile limit."""
 
     text: str
-    is_expected: bool = False  # the number of recompiles has an end: one per mode, per class, per object
+    is_expected: bool = False  # the number of recompiles is bounded: one per mode, per class, per object
     has_limit: bool = False  # the text names a recompile limit to raise
 
 
 def expected(text: str) -> Advice:
-    """Return advice on recompiles whose number has an end."""
+    """Return advice on recompiles whose number is bounded."""
     return Advice(text, is_expected=True)
 
 
@@ -42,10 +42,10 @@ class Rule:
     """An advice rule; its documentation page is `docs/rules/<id>.md`.
 
     Attributes:
-        id: "DX203"; the first digit is that of its family.
-        title: What it recognizes, in one phrase.
-        priority: Where several rules apply to one guard or graph break, that of the highest priority is used, then that of the
-            lowest id. A rule whose priority is not 0 says why.
+        id: Such as "DX203"; the first digit is the family.
+        title: The problem that the rule detects.
+        priority: If several rules apply to a guard or graph break, the highest priority wins, then the lowest id. A comment
+            explains each priority other than 0.
     """
 
     id: str
@@ -62,11 +62,11 @@ class RecompileRule(Rule):
     """A rule about recompiles.
 
     Attributes:
-        applies: Whether it applies to the first failed guard of a recompile.
+        applies: Whether the rule applies to the first failed guard of a recompile.
         advice: The advice on a cause.
-        fixes: What `dynx fix` can try, what changes least first.
-        is_size: The value is a size that the program passes: inside of a library it is not the library's to change.
-        is_common: Parts of a function between graph breaks have other names for the value, and are one finding.
+        fixes: The fixes for `dynx fix`, the smallest change first.
+        is_size: The value is a size, which the program passes even to code of a library.
+        is_common: Whether parts of a function may name the value differently; their recompiles are one finding.
     """
 
     applies: Callable[[Reason], bool]
@@ -81,12 +81,12 @@ class BreakRule(Rule):
     """A rule about why a graph breaks.
 
     Attributes:
-        applies: Whether it applies to a graph break.
-        title_of: The title of its finding.
+        applies: Whether the rule applies to a graph break.
+        title_of: The title of the finding.
         advice: The advice.
-        fixes: What `dynx fix` can try, what changes least first.
-        is_call: The break is at a call: two rules of this kind at one line are one finding, as of `open()` in a `with`.
-        is_consequence: After another graph break in the same compilation it is no finding of its own.
+        fixes: The fixes for `dynx fix`, the smallest change first.
+        is_call: The break is at a call. Several such rules at one line give one finding, as for `open()` in a `with`.
+        is_consequence: If the compilation has another graph break, the break joins its finding.
     """
 
     applies: Callable[[GraphBreak], bool]
@@ -101,7 +101,7 @@ class BreakRule(Rule):
 class PlaceRule(Rule):
     """A rule about where a graph breaks: in a library, or in a block that cannot be resumed.
 
-    Its advice may be that of the rule about why the graph breaks there, None if there is none.
+    `advice` also receives the rule about why the graph breaks, or None, and may return its advice.
     """
 
     applies: Callable[[GraphBreak], bool]
@@ -113,11 +113,11 @@ class PlaceRule(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRule(Rule):
-    """A rule that finds its cases in the records of a run by itself.
+    """A rule that searches all records of a run.
 
     Attributes:
-        find: Yields its findings.
-        is_merged: Findings at one line are one, with the title of the first.
+        find: The findings.
+        is_merged: Findings at the same line are merged, with the title of the first.
     """
 
     find: Callable[[RunRecords], Iterable[Finding]]
@@ -129,7 +129,7 @@ class LossRule(Rule):
     """A rule about codecs of `dynx.saved` that change gradients more than their precision suggests.
 
     Attributes:
-        loss: Returns the tensors of a graph to which it applies, with title and advice; None if there are none.
+        loss: The tensors of a graph to which the rule applies, with title and advice, or None.
     """
 
     loss: Callable[[SavedGraph], Loss | None]
@@ -158,7 +158,7 @@ class Cause:
     called_from: Location | None = None  # of the first recompile
     fixed: Specialized | None = None  # the line that fixed the size or number to one value after it was symbolic
     after: GraphBreak | None = None  # the graph break after which the function resumes
-    whole: FrameKey | None = None  # the function that this one is a part of; itself if no graph break split it
+    whole: FrameKey | None = None  # the function that this function is a part of; itself if no graph break split it
     apart: GraphBreak | None = None  # the graph break in a caller, because of which the function is compiled on its own
     allowed: int | None = None  # the recompile limit that the function reached
     first_call: Location | None = None  # the line that called the function when it was first compiled
@@ -184,7 +184,7 @@ class RuleAtLine(NamedTuple):
 
 
 def is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:
-    """Return whether a compilation is that of a function which resumes after a graph break, or which it made run eagerly."""
+    """Return whether a graph break caused a compilation: of its resume function, or of a function that now runs eagerly."""
     if compile.resumes is None:
         return not graph_break.resumable and compile.outcome in ("skipped", "failed") and compile.key in graph_break.compiles
     return any(line.file == compile.location.file and line.line == compile.resumes for line in graph_break.chain)

@@ -1,4 +1,4 @@
-"""Advice after its trials (`dynx run --try`): a fix that helps replaces it, one that does not is no longer advised."""
+"""Update advice after trials (`dynx run --try`): a fix that helped replaces it, a fix that did not is removed from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _key(about: Finding | Trial) -> tuple[str, str, str]:
 
 
 def _without(advice: str, trials: tuple[Trial, ...]) -> str:
-    """Return advice without the alternatives that did not help, and what was tried."""
+    """Return advice without the alternatives that did not help, and with the fixes tried."""
     parts = re.split(r"(; or |, or |; )", advice)
     kept = [index for index in range(0, len(parts), 2) if not any(names(parts[index], trial.fix) for trial in trials)]
     rest = "".join(parts[index] if number == 0 else parts[index - 1] + parts[index] for number, index in enumerate(kept))

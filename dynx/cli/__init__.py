@@ -45,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after `dynx`; those of the process by default.
 
     Returns:
-        The exit code: 0 for success, 1 if a check failed, 2 for a usage error or a file that cannot be read, 3 if `dynx assert`
-        checked nothing, since the file is damaged or of a newer dynx.
+        The exit code: 0 for success, 1 if a check failed, 2 for a usage error or a file that cannot be read, 3 if a file of
+        `dynx assert` or `dynx diff` is damaged or was written by a newer dynx.
     """
     command_line = sys.argv[1:] if argv is None else list(argv)
     parser = _parser()
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
-    """Run the command; for one that runs the user's program, return the function that does, so that its errors pass through."""
+    """Run the command; if it runs the user's program, return the function that does so, so that its errors pass through."""
     with encodable(sys.stdout, sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("always", DynxWarning)
         warnings.showwarning = _show_warning

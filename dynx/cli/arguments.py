@@ -1,4 +1,4 @@
-"""The command line: which words are for dynx and which for the program, and what is wrong about the others."""
+"""Parse the command line: separate the arguments of dynx from those of the program, and report wrong ones."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _STDIN = "-"
 class Parser(argparse.ArgumentParser):
     """A parser whose errors show the usage of the command in question, and suggest the nearest command or option.
 
-    Options cannot be abbreviated: a shortened one would be taken for an option of the program.
+    Options cannot be abbreviated: an abbreviation may be an option of the program.
     """
 
-    before_program: int | None = None  # positional arguments before the program; None for a command that runs none
+    before_program: int | None = None  # number of positional arguments before the program; None if there is no program
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; unlike in argparse, those that are unknown to a command are an error of this command."""
+        """Parse arguments; unlike argparse, report arguments that are unknown to a command as errors of this command."""
         known, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self._refuse(unknown[0])
@@ -32,12 +32,12 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def commands(self) -> dict[str, Parser]:
-        """The parsers of the commands of this one, by name."""
+        """The parsers of the subcommands, by name."""
         actions = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
         return {name: parser for action in actions for name, parser in action.choices.items()}
 
     def takes_value(self, option: str) -> bool:
-        """Return whether the word after an option belongs to it."""
+        """Return whether the next word is the value of an option."""
         action = self._option_string_actions.get(option)
         return action is not None and action.nargs is None
 
@@ -73,13 +73,13 @@ class Split(NamedTuple):
     """A command line that is split after the program."""
 
     parser: Parser  # of the command
-    own: list[str]  # for the parser
-    rest: list[str]  # for the program, even `--out`
-    program: str = ""  # as it was written
+    own: list[str]  # arguments for the parser
+    rest: list[str]  # arguments for the program, even `--out`
+    program: str = ""  # as the user wrote it
 
 
 def split(parser: Parser, argv: Sequence[str]) -> Split:
-    """Split the arguments of a command that runs a program after the program.
+    """Split the command line after the program, if the command runs one.
 
     The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
     """
@@ -109,7 +109,7 @@ def split(parser: Parser, argv: Sequence[str]) -> Split:
 
 
 def misplaced(found: Split) -> str:
-    """Return a line that says which options of dynx stand after the program, and so are passed to it; empty if none does."""
+    """Return a note on options of dynx that stand after the program, and so are passed to it; empty if there are none."""
     words = list(_misplaced(found))
     if not words:
         return ""

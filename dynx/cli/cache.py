@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Subparsers) -> None:
-    parser = commands.add_parser("cache", help="why a run missed torch's caches on disk: cache why A B")
+    parser = commands.add_parser("cache", help="explain why a run missed torch's caches on disk: cache why A B")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    text = "print why graphs of the second run were not found in the caches that the first run filled; exit code 1 if any was"
+    text = "print why the second run did not find graphs in the caches that the first run filled; exit code 1 if it missed any"
     why = actions.add_parser("why", help=text, description=f"{text[0].upper()}{text[1:]}.")
     why.add_argument("first", type=Path, help="a run file of `dynx run --detail full`")
-    why.add_argument("second", type=Path, help="a run file of `dynx run --detail full`, of the run that missed")
-    why.add_argument("--json", action="store_true", help="as JSON")
+    why.add_argument("second", type=Path, help="a run file of `dynx run --detail full`, of the run that missed the caches")
+    why.add_argument("--json", action="store_true", help="print the causes as JSON")
     why.set_defaults(act=act)
 
 
 def act(arguments: argparse.Namespace) -> int:
-    """Print the causes; return 1 if there are any, and 2 if nothing can be said."""
+    """Print the causes; return 1 if there are any, and 2 if the runs cannot be compared."""
     from dynx.cli.screen import show
     from dynx.pgo import cachediff
 

@@ -1,4 +1,4 @@
-"""The interface of the modules that implement a `dynx` command each, such as `dynx show`."""
+"""The interface of a module that implements a `dynx` command, such as `dynx show`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dynx memory file.py::function`: run a program, then print what the graphs of a function saved for backward."""
+"""`dynx memory file.py::function`: run a program, then print the tensors that a function saved for backward."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Caller(NamedTuple):
     """A function on the stack while a graph was compiled."""
 
     file: str
-    line: int  # the first
+    line: int  # its first line
     qualname: str
 
 
 class Compiled(NamedTuple):
-    """What a graph saves, and the functions that were called when it was compiled, the innermost first."""
+    """A graph with its saved tensors, and the functions on the stack when it was compiled, the innermost first."""
 
     graph: SavedGraph
     callers: tuple[Caller, ...]
 
 
 def add_to(commands: Subparsers) -> None:
-    function.add_command(commands, "memory", "run a program, then list what the graphs of one function saved for backward", act)
+    function.add_command(commands, "memory", "run a program, then list the tensors that one function saved for backward", act)
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
-    """Load the program, and return the function that runs it and then prints what was saved."""
+    """Load the program, and return the function that runs it and then prints the saved tensors."""
     compiled: list[Compiled] = []
 
     def print_saved(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
@@ -70,7 +70,7 @@ def _callers() -> list[Caller]:
 
 
 def _print_saved(compiled: list[Compiled], module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
-    """Print what the graphs of a function saved, and return the exit code."""
+    """Print the saved tensors of a function, and return the exit code."""
     from dynx.cli.screen import show
 
     try:
@@ -88,7 +88,7 @@ def _print_saved(compiled: list[Compiled], module: ModuleType, name: str, script
 def _report_of(compiled: list[Compiled], module: ModuleType, name: str, script: str) -> SavedReport:
     """Return the graphs of the function `name`: an expression in the script (`model.forward`), or a name (`Model.forward`).
 
-    Graphs that were compiled while the function was running are its own too, as those of a model that a training step calls.
+    This includes graphs that were compiled while the function was running, such as those of a model that a training step calls.
     """
     from dynx.records.saved_report import SavedReport
 
@@ -104,10 +104,10 @@ def _report_of(compiled: list[Compiled], module: ModuleType, name: str, script: 
 
 
 class Named(NamedTuple):
-    """What an expression in a program names."""
+    """The object that an expression in a program names."""
 
     name: str  # as reports have it: "Model.forward" for a module
-    code: CodeType | None  # None if it is no function
+    code: CodeType | None  # None if it is not a function
 
 
 def _named(module: ModuleType, expression: str) -> Named:
@@ -123,7 +123,7 @@ def _named(module: ModuleType, expression: str) -> Named:
 
 
 def _belongs(compiled: Compiled, names: set[str], code: CodeType | None) -> bool:
-    """Return whether a graph is that of a function, or was compiled while the function was running."""
+    """Return whether a graph belongs to a function, or was compiled while the function was running."""
     location = compiled.graph.location
     if location is not None and location.function in names:
         return True

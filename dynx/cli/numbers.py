@@ -1,4 +1,4 @@
-"""Numbers on the command line, with what is wrong about one in the words of the option."""
+"""Parse numbers on the command line; errors say what kind of number the option takes."""
 
 from __future__ import annotations
 

@@ -34,31 +34,31 @@ def add_to(commands: Subparsers) -> None:
     dump = action("dump", _dump, "print a profile")
     dump.add_argument("file", type=Path, help=file_help)
     kind = dump.add_mutually_exclusive_group()
-    kind.add_argument("--json", action="store_true", help="as JSON, which also converts profiles of torch")
-    kind.add_argument("--sources", action="store_true", help="the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
+    kind.add_argument("--json", action="store_true", help="print JSON, which also converts profiles of torch")
+    kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
 
-    kind.add_argument("--dims", action="store_true", help="likewise with their dims, for torch 2.13 or newer")
+    kind.add_argument("--dims", action="store_true", help="print the dynamic sources with their dims, for torch 2.13 or newer")
 
     diff = action("diff", _diff, "print the sizes in which two profiles differ; exit code 1 if there are any")
     diff.add_argument("before", type=Path, help=file_help)
     diff.add_argument("after", type=Path, help=file_help)
 
-    merge = action("merge", _merge, "write what several profiles know together")
+    merge = action("merge", _merge, "merge several profiles into one")
     merge.add_argument("files", type=Path, nargs="+", help=file_help)
     merge.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
 
     prune = action("prune", _prune, "write a profile in which fewer sizes are dynamic")
     prune.add_argument("file", type=Path, help=file_help)
-    prune.add_argument("--keep", metavar="REGEX", help="only sources that match stay dynamic, such as 'L..x..'")
-    prune.add_argument("--drop", metavar="REGEX", help="sources that match are not dynamic at first")
+    prune.add_argument("--keep", metavar="REGEX", help="whole sources that stay dynamic, such as 'L..x..'")
+    prune.add_argument("--drop", metavar="REGEX", help="sources that are static until a second value occurs")
     prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
 
     explain = action("explain", _explain, "print the values that made sizes dynamic")
     explain.add_argument("file", type=Path, help="a profile that `dynx run --pgo` or pgo.record() wrote")
-    explain.add_argument("source", nargs="?", help="only this one, as x or L['x']")
+    explain.add_argument("source", nargs="?", help="only this source, such as x or L['x']")
     explain.add_argument("--dim", type=int, help="only this dim")
 
-    verify = action("verify", _verify, "print which functions the source has; exit code 1 if one has moved, changed or is gone")
+    verify = action("verify", _verify, "compare the functions of a profile with the source files; exit code 1 if any differs")
     verify.add_argument("file", type=Path, help=file_help)
 
     apply = action("apply", _apply, "run a program with a profile, without a report")
@@ -131,7 +131,7 @@ def _apply(arguments: argparse.Namespace) -> Callable[[], int]:
         arguments.target, arguments.rest, option=arguments.option, usage="dynx pgo apply profile.json train.py"
     )
     if active() is None:
-        install()  # the names under which `dynx run --pgo` filled the caches
+        install()  # the names of symbols with which `dynx run --pgo` filled the caches
     profile.apply()
     return lambda: execute(load_code, module, None, is_module=arguments.option == "-m")
 

@@ -15,7 +15,7 @@ _ERASE = "\r\x1b[2K"
 
 
 def fitted(text: str, place: str) -> str:
-    """Return a text and a location on one line of the terminal: what does not fit is left out, but never the line number.
+    """Return a text and a location, shortened to one line of the terminal; the line number is always kept.
 
     A line that the terminal wraps could not be erased.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
 
-# what the rules of a family are about, by the first digit of their ids; the headings of docs/rules/README.md
+# the topic of each family of rules, by the first digit of their ids; also the headings of docs/rules/README.md
 FAMILIES = {
     "DX1": "Recompiles",
     "DX2": "Graph breaks",

@@ -37,23 +37,23 @@ def add_to(commands: Subparsers) -> None:
         "[-m | -c] program [arguments …]",
     )
     parser.add_argument(
-        "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
+        "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"the run file that is written (default: {DEFAULT})"
     )
-    parser.add_argument("--post-mortem", action="store_true", help="show what the tracer knew at each graph break")
+    parser.add_argument("--post-mortem", action="store_true", help="show frames, locals and guards at each graph break")
     parser.add_argument(
         "--detail",
         choices=("normal", "full"),
         default="normal",
         help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
     )
-    parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
+    parser.add_argument("--full", action="store_true", help="show the tables of all records, not only the findings")
     parser.add_argument(
         "--pgo",
         type=Path,
         metavar="FILE",
-        help="begin with this profile of dynamic sizes, if it exists, and save the run's into it; name symbols by their source",
+        help="begin with this profile of dynamic sizes if it exists, and save that of the run to it; name symbols by source",
     )
-    parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: what to change in the process
+    parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: the file of a plan
     trying.add_to(parser)
     add_top(parser)
     program.add_to(parser)
@@ -97,7 +97,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
-    """Return what is in use while the program runs, besides the watch."""
+    """Return the context managers to open while the program runs."""
     tools: list[AbstractContextManager[Any]] = []
     if arguments.post_mortem and arguments.detail == "normal":
         from dynx.comptime import PostMortem
@@ -117,7 +117,7 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | N
     if is_module:
         sys.argv[0] = module.__file__ or ""
     sys.modules["__main__"] = module
-    code = program.loaded(load)  # nothing is recorded of a program that is no Python
+    code = program.loaded(load)  # a program with a syntax error is not recorded
     if ending is not None:
         atexit.register(ending.act)  # registered before the program's exit handlers, so it runs after them
         ending.start()
@@ -135,7 +135,7 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | N
 
 
 class Ending:
-    """The exit handler of a watched program: closes the run file and calls `report`, if given, to print the report."""
+    """The exit handler of a watched program: it closes the run file, and calls `report` unless that is None."""
 
     def __init__(
         self, watch: Watch, report: Callable[[], None] | None, tools: Iterable[AbstractContextManager[Any]] = ()
@@ -148,7 +148,7 @@ class Ending:
         self._pid = os.getpid()
 
     def start(self) -> None:
-        # of several ranks on one terminal, one shows progress
+        # ranks may share a terminal: only rank 0 shows progress
         if self._report is not None and (rank_in_environment() or Rank(0, 1)).rank == 0:
             self._progress = Progress().__enter__()
         self._watch.__enter__()
@@ -184,9 +184,9 @@ def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None)
     flush(sys.stdout)
     try:
         with encodable(sys.stderr):
-            show(Group(*parts), stderr=True)  # at once: several ranks may print on one terminal
+            show(Group(*parts), stderr=True)  # in one write: several ranks may print on one terminal
     except OSError:
-        pass  # nobody reads it any more
+        pass  # stderr is a pipe without a reader
 
 
 def _end_by_signal() -> None:

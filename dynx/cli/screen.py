@@ -1,4 +1,4 @@
-"""Print what a command has found: as wide as the terminal or `COLUMNS`, on streams of any encoding."""
+"""Print the results of a command: as wide as the terminal or `COLUMNS`, on streams of any encoding."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 _DEFAULT = 80  # columns
 _LEAST = 20  # columns; on a narrower terminal lines are cut
-_HEIGHT = 25  # lines; nothing depends on it, but without it rich takes 80 columns of a dumb terminal, whatever the width
+_HEIGHT = 25  # lines; any value will do, but without one rich prints 80 columns on a dumb terminal, whatever the width
 
 
 def show(content: RenderableType, *, stderr: bool = False) -> None:
-    """Print on standard output, or on standard error; lines have no blanks at their ends."""
+    """Print to standard output, or to standard error; lines have no trailing blanks."""
     from rich.console import Console
 
     from dynx.report._trimmed import Trimmed
@@ -26,15 +26,15 @@ def show(content: RenderableType, *, stderr: bool = False) -> None:
 
 
 def columns(*, stderr: bool = False) -> int:
-    """Return the width of what is printed.
+    """Return the width of the output in columns.
 
-    rich ignores `COLUMNS` on a dumb terminal, and takes the width of any terminal of the process before that of the stream.
+    rich would ignore `COLUMNS` on a dumb terminal, and prefer any terminal of the process to that of the stream.
     """
     text = os.environ.get("COLUMNS", "")
     if text.isdecimal() and int(text) > 0:
         return max(_LEAST, int(text))
     own, other = (sys.stderr, sys.stdout) if stderr else (sys.stdout, sys.stderr)
-    for stream in (own, sys.stdin, other):  # the reader of a pipe is mostly on the terminal of the command
+    for stream in (own, sys.stdin, other):  # the reader of a pipe usually prints to the terminal of the command
         try:
             width = os.get_terminal_size(stream.fileno()).columns
         except (AttributeError, OSError, ValueError):  # closed, replaced, or no terminal
@@ -46,9 +46,9 @@ def columns(*, stderr: bool = False) -> int:
 
 @contextlib.contextmanager
 def encodable(*streams: Any) -> Iterator[None]:
-    """Print a question mark for what a stream cannot encode, instead of raising UnicodeEncodeError; restored at the end.
+    """Print a question mark for a character that a stream cannot encode, instead of raising UnicodeEncodeError.
 
-    Such streams are terminals with `LC_ALL=C` or Latin-1, and files opened so.
+    This is for terminals and files in ASCII or Latin-1, and undone at the end.
     """
     changed = [(stream, stream.errors) for stream in streams if _may_fail(stream)]
     for stream, _ in changed:
@@ -67,6 +67,6 @@ def _may_fail(stream: Any) -> bool:
 
 
 def flush(stream: Any) -> None:
-    """Flush a stream of the program, which may have closed it, or put something else in its place."""
+    """Flush a stream, which the program may have closed or replaced."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         stream.flush()

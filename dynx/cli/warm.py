@@ -12,7 +12,7 @@ from dynx.records.location import short_path
 class WarmRun:
     """Context manager around a warm start: reports on stderr which functions have changed, and where the profile was saved.
 
-    It begins with the constructor, so that a file that cannot be read ends the command before the program begins.
+    The constructor begins the warm start, so that an unreadable file ends the command before the program begins.
     """
 
     def __init__(self, path: Path) -> None:

@@ -15,8 +15,8 @@ def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Ma
 
     Args:
         target: a script, or the name of a module.
-        arguments: those of the program.
-        is_module: whether `target` is run as `python -m` does.
+        arguments: the arguments of the program.
+        is_module: whether `target` is run as by `python -m`.
         settings: the keywords of `Watch`, with the path as text.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Side effects of compiled functions: what they mutate, and whether they do what eager code does.
+"""Side effects of compiled functions: mutations, and whether compiled code does what eager code does.
 
-`record` shows what Dynamo traced: each mutation, and whether compiled code repeats it. `check` runs the function, compiled and
-in eager mode, and compares everything that it returns and mutates.
+`record` shows what Dynamo traced: each mutation, and whether compiled code repeats it. `check` runs a function
+eagerly and compiled, and compares all results and mutations.
 """
 
 from __future__ import annotations

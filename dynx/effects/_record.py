@@ -18,16 +18,17 @@ def record(*, audit: bool = True) -> EffectLog:
     """Record the side effects of every function that is compiled in a `with` block.
 
     Compiled code mutates nothing while its graph runs: Dynamo notes each mutation of an object that exists outside of the
-    function, and writes bytecode that repeats it afterwards. For some containers it forgets one or the other, and the object
-    keeps its old value without any error. An observer: it costs at most a tenth of tracing time, and nothing at run time.
+    function, and writes bytecode that repeats it afterwards. For some containers Dynamo misses the mutation or writes no
+    bytecode for it, and the object keeps its old value without any error. Recording changes no compiled code; it adds at
+    most a tenth to tracing time, and nothing to run time. `dynx.check` finds wrong results of every kind.
 
     Args:
-        audit: also compare the contents of containers, to find mutations that Dynamo did not note (`unannounced`).
+        audit: Whether to include mutations that Dynamo did not note (`unannounced`), by comparing containers.
 
     Returns:
-        A context manager. Its `.frames` has a `FrameEffects` for each compiled graph with side effects: `.effects` in the order
-        in which compiled code repeats them, `.events` in the order of the program, `.dropped` and `.unannounced`, which are
-        lost. `dynx.check` finds wrong results of every kind, by running the function.
+        A context manager. Its `.frames` has one `FrameEffects` for each compiled graph with side effects: `.effects` in the
+        order in which compiled code repeats them, `.events` in the order of the program, and the side effects that compiled
+        code does not repeat: `.dropped` (noted by Dynamo) and `.unannounced` (not noted).
 
     Example:
         >>> import torch
@@ -68,12 +69,12 @@ class EffectLog(Handle):
 
     @property
     def dropped(self) -> tuple[Effect, ...]:
-        """The side effects of all graphs that Dynamo noted and compiled code does not repeat."""
+        """The side effects that Dynamo noted but compiled code does not repeat."""
         return self.report.dropped
 
     @property
     def unannounced(self) -> tuple[Effect, ...]:
-        """The side effects of all graphs that Dynamo did not note, so that compiled code does not repeat them."""
+        """The side effects that Dynamo did not note, so that compiled code does not repeat them."""
         return self.report.unannounced
 
     def to_json(self) -> str:

@@ -1,4 +1,4 @@
-"""Try the fixes of findings: run the program again with each of them, and keep those that help and change no output."""
+"""Try the fixes of findings: run the program again with each fix, and keep the fixes that help and change no output."""
 
 from __future__ import annotations
 

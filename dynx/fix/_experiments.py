@@ -18,8 +18,8 @@ from dynx.records.fix import Fix, Mark
 def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
     """Apply fixes to this process until the returned context ends.
 
-    Raises UsageError for a fix that has to be written into a file, and what a statement raises, such as for a setting that the
-    installed torch lacks.
+    Raises UsageError for a fix that has to be written into a file. Exceptions of a statement pass through, such as one for a
+    setting that the installed torch lacks.
     """
     from dynx._torch.compilation import experiments
 
@@ -41,7 +41,7 @@ def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
 
 
 def run_statement(code: str) -> None:
-    """Run a statement as if it stood at the beginning of the program; raises what it raises."""
+    """Run a statement as if it stood at the beginning of the program; its exceptions pass through."""
     import torch
 
     exec(compile(code, "<dynx fix>", "exec"), {"torch": torch})
@@ -53,7 +53,7 @@ def _argument(code: str) -> Mapping[str, Any]:
 
 
 class _Marks:
-    """Marks tensors of a function as dynamic each time it is about to be compiled."""
+    """A callback that marks tensors of a function as dynamic before each compilation."""
 
     def __init__(self, fix: Fix) -> None:
         assert fix.location is not None
@@ -75,7 +75,7 @@ class _Marks:
 
 
 def value_of(mark: Mark, variables: Mapping[str, Any]) -> Any:
-    """Return what the source of a mark is in the variables of a function, such as `batch['ids']`; None if it is nothing."""
+    """Evaluate the source of a mark, such as `batch['ids']`, with the variables of a function; None if that fails."""
     try:
         return _evaluate(ast.parse(mark.source, mode="eval").body, variables)
     except (SyntaxError, KeyError, IndexError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""What a trial does in the process that runs the program: applies the plan, and saves the values that are compared."""
+"""The part of a trial in the process that runs the program: apply the plan, and save the values to compare."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dynx.fix._plan import Plan, values_file
 
 
 class PlanInUse(AbstractContextManager["PlanInUse"]):
-    """Applies a plan while its program runs, and saves the values that are asked for at its end.
+    """Context manager that applies a plan while its program runs, and saves the requested values at the end.
 
     Args:
         path: The file of the plan.
         module: The `__main__` module of the program.
-        load: Returns the code of the program; it is not called if the plan has another text for its file.
+        load: Returns the code of the program; not called if the plan has another text for its file.
     """
 
     def __init__(self, path: Path, module: ModuleType, load: Callable[[], CodeType]) -> None:
@@ -44,7 +44,7 @@ class PlanInUse(AbstractContextManager["PlanInUse"]):
 
 
 def read_instead(sources: Any) -> None:
-    """Import files with another text than the one on disk, until this process ends; nothing is written to `__pycache__`."""
+    """Make imports use these texts instead of the files on disk, until the process ends; `__pycache__` is not written."""
     original = SourceFileLoader.get_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:

@@ -1,4 +1,4 @@
-"""Decide about a trial: whether the finding is gone, nothing else costs more, and the program does the same."""
+"""Decide about a trial: whether the finding is gone, nothing else costs more, and the output is the same."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dynx.records import Finding
 from dynx.records.fix import Fix
 from dynx.records.trial import Events, Outcome, Trial
 
-_LESS = 0.95  # seconds that are fewer by less than that are noise
-_MOST = 2.0  # times the seconds of compiling, where only recompiles are fewer
+_LESS = 0.95  # a stance has to reduce the compile time to this fraction
+_MOST = 2.0  # limit for the ratio of compile times if only recompiles become fewer
 
 
 class FindingKey(NamedTuple):
-    """What a finding keeps when the lines of a file move: its rule, function and file."""
+    """Key of a finding that stays the same when lines move: its rule, function and file."""
 
     rule: str
     function: str
@@ -37,11 +37,11 @@ class Comparison:
 
     tolerance: Tolerance
     varying: frozenset[int] = frozenset()
-    is_possible: bool = True  # False if the program prints another text in each run
+    is_possible: bool = True  # False if the printed text varies from run to run
 
 
 def events_of(run: Run) -> Events:
-    """Count what a run cost."""
+    """Return the costs of a run."""
     return Events(
         len(run.recompiles),
         sum(found.count for found in run.graph_breaks),
@@ -53,7 +53,7 @@ def events_of(run: Run) -> Events:
 
 
 def judge(finding: Finding, fix: Fix, before: Result, after: Result, comparison: Comparison) -> Trial:
-    """Compare a run with a fix with the run before it; the trial is of another finding if the fix helps that one instead."""
+    """Compare the run with a fix with the run before; if the fix helps another finding instead, the trial names that one."""
     helped = _helped(finding, before, after)
     outcome, reason, same = _outcome(fix, helped, before, after, comparison)
     about = helped if helped is not None and outcome in ("kept", "leads to another") else finding
@@ -62,7 +62,7 @@ def judge(finding: Finding, fix: Fix, before: Result, after: Result, comparison:
 
 
 def _helped(finding: Finding, before: Result, after: Result) -> Finding | None:
-    """Return the finding that is gone, or occurs less often: the given one if it does."""
+    """Return a finding that is gone or occurs less often, preferably `finding`, or None."""
     candidates = (finding, *before.run.findings)
     fewer = (each for each in candidates if _occurrences(each, after.run) < _occurrences(each, before.run))
     return next(fewer, None)
@@ -71,7 +71,7 @@ def _helped(finding: Finding, before: Result, after: Result) -> Finding | None:
 def _outcome(
     fix: Fix, helped: Finding | None, before: Result, after: Result, comparison: Comparison
 ) -> tuple[Outcome, str, bool | None]:
-    """Return the outcome, the reason for it, and whether the output is the same; None if that was not compared."""
+    """Return the outcome, the reason for it, and whether the output is the same (None if the output was not compared)."""
     if after.was_stopped:
         return "takes too long", f"stopped after {after.seconds:.0f} s, where it takes {before.seconds:.0f} s without it", None
     if after.exit_code and not before.exit_code:
@@ -96,9 +96,9 @@ def _outcome(
 
 
 def _objection_to_stance(before: Run, after: Run) -> str | None:
-    """Return why running first calls eagerly is not worth it; None if it is."""
+    """Return why a stance is not worth it; None if it is."""
     uncompiled = sorted(compiled_functions(before) - compiled_functions(after))
-    if uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
+    if uncompiled:  # a function that is called once is no longer compiled at all
         return f"{uncompiled[0][1]} is no longer compiled"
     old, new = events_of(before), events_of(after)
     if new.seconds >= _LESS * old.seconds:
@@ -109,18 +109,18 @@ def _objection_to_stance(before: Run, after: Run) -> str | None:
 
 
 def new_findings(before: Result, after: Result) -> list[Finding]:
-    """Return the findings of the later run that the earlier one does not have: what stood behind one that is gone."""
+    """Return the findings that only the later run has: they were hidden behind a finding that is gone."""
     known = set(map(key_of, before.run.findings))
     return [each for each in after.run.findings if key_of(each) not in known]
 
 
 def compiled_functions(run: Run) -> set[tuple[str, str]]:
-    """Return the functions of which something was compiled, by file and name."""
+    """Return the file and name of each function that has compiled code."""
     return {(each.location.file, each.location.function) for each in run.compiles if each.outcome == "compiled"}
 
 
 def traced_functions(run: Run) -> set[tuple[str, str]]:
-    """Return the functions that Dynamo began to trace, by file and name, whether or not something was compiled."""
+    """Return the file and name of each function that Dynamo began to trace, even if nothing was compiled."""
     return {(each.location.file, each.location.function) for each in run.compiles}
 
 
@@ -130,7 +130,7 @@ def _occurrences(finding: Finding, run: Run) -> int:
 
 
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
-    """Return whether one kind of cost is larger, unless code is compiled now that was not before."""
+    """Return whether any count grows, unless more code is compiled now or a recompile limit was raised."""
     is_new_code = new.eager + new.failed < old.eager + old.failed and not fix.is_stance
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
@@ -153,7 +153,7 @@ def output_difference(before: Result, after: Result, comparison: Comparison) -> 
 
 
 def not_comparable(result: Result) -> str | None:
-    """Return why the values of a run cannot be compared with those of another one; None if they can."""
+    """Return why the values of a run cannot be compared with those of another run; None if they can."""
     return _difference_of_values(result.values, result.values, Tolerance())
 
 

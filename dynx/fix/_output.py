@@ -1,4 +1,4 @@
-"""Compare what two runs of a program print: texts exactly, numbers within a tolerance."""
+"""Compare the outputs of two runs of a program: texts exactly, numbers within a tolerance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"(?<![\w.])([-+]?(?:\d+\.\d*|\.?\d+)(?:[eE][-+]?\d+)?|[-+]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far numbers with a decimal point or exponent may differ; whole numbers may not."""
+    """How far numbers with a decimal point or exponent may differ; integers have to be equal."""
 
     relative: float = 1e-4
     absolute: float = 1e-6
@@ -34,11 +34,11 @@ def difference(
     """Return what differs between two outputs, as a text for the user; None if they are the same.
 
     Args:
-        first: What the program printed.
-        second: What it printed with a fix.
+        first: The output of the program.
+        second: The output with a fix.
         tolerance: How far numbers may differ.
         varying: The positions of numbers that are not compared, as `varying_numbers` returns them.
-        may_go_on: Whether the second output may be longer: the program failed the first time.
+        may_go_on: Whether the second output may be longer, because the program failed the first time.
     """
     texts, others = (_NUMBER.split(_normalized(output)) for output in (first, second))
     line = 1
@@ -70,12 +70,12 @@ def varying_numbers(first: str, second: str, tolerance: Tolerance) -> frozenset[
 
 
 def _normalized(output: str) -> str:
-    """Remove what depends on the width of numbers: the padding in front of them."""
+    """Shorten blanks to one: the padding of a number depends on its width."""
     return re.sub(r"[ \t]+", " ", output)
 
 
 def _shared(first: str, second: str) -> int:
-    """Return how many characters two texts begin with together."""
+    """Return the length of the common beginning of two texts."""
     pairs = zip(first, second, strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
 

@@ -1,4 +1,4 @@
-"""`Plan`: what is different in a trial, written by the parent process and read by the one that runs the program."""
+"""`Plan`: the changes of a trial, written by the parent process and read by the process that runs the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynx.records.fix import Fix
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is different in a trial: fixes that need no change of a file, and files that are read with another text."""
+    """The changes of a trial: fixes that need no change of a file, and new texts of files."""
 
     fixes: tuple[Fix, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)  # text by absolute path
@@ -34,7 +34,7 @@ class Plan:
         return cls(tuple(from_data(Fix, fix) for fix in data["fixes"]), data["sources"], tuple(data["values"]))
 
     def changed_since(self, earlier: Plan) -> tuple[Location, ...]:
-        """Return the first line of each change that this plan makes to an earlier one, with its number in that one."""
+        """Return the first line of each change since an earlier plan, with the line number in the earlier plan."""
         changed = []
         for file, text in self.sources.items():
             before = earlier.sources[file] if file in earlier.sources else read(file)

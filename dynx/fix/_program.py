@@ -1,4 +1,4 @@
-"""`Program`: what to run, as `python` gets it; and `run`, which runs it in a process of its own with a plan."""
+"""`Program`: a program as it is passed to `python`; `run`: run a program with a plan in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from dynx.errors import DynxError, DynxWarning, UsageError
 from dynx.fix._plan import Plan, values_file
 
 _MOST = 1 << 26  # bytes of output that are compared
-_LAST_LINES = 40  # of stderr, of a program that fails
+_LAST_LINES = 40  # lines of stderr that are kept
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Violation|Exit|Interrupt|Unsupported|Failed|Warning)\b")
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object: another one in each run
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object, different in each run
 _HINT = re.compile(r"\s*Set TORCHDYNAMO_VERBOSE=1 ")  # the last lines of torch's messages, which say nothing about the error
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program as it is given to `python`."""
+    """A program as it is passed to `python`."""
 
     target: str  # a script, module or code
     arguments: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a program did: what it printed, how it ended, and what was compiled."""
+    """The result of a run: output, exit code, and records of compilations."""
 
     plan: Plan
     output: str
@@ -59,17 +59,17 @@ class Result:
     exit_code: int | None  # None if it was stopped
     seconds: float
     run: Run
-    values: Any = None  # of the global variables asked for, by name
-    no_values: str = ""  # why there are none
+    values: Any = None  # of the requested global variables, by name
+    no_values: str = ""  # why `values` is missing
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it took longer than it may."""
+        """Whether the program took too long."""
         return self.exit_code is None
 
     @property
     def last_line(self) -> str:
-        """The exception that ended it, or the last line that it printed to stderr."""
+        """The exception that ended the program, or the last line that it printed to stderr."""
         errors = _ADDRESS.sub("", self.errors)
         lines = [line.strip() for line in errors.splitlines() if line.strip() and not _HINT.match(line)]
         said = [line.removeprefix("dynx: ") for line in lines if line.startswith("dynx: ")]
@@ -83,7 +83,7 @@ class Result:
 def run(program: Program, plan: Plan, *, timeout: float) -> Result:
     """Run a program in a process of its own, without input, and stop it with all its children after `timeout` seconds.
 
-    Its compile caches on disk are empty at first: the seconds of runs can be compared.
+    The compile caches on disk are empty at first, so that the seconds of runs can be compared.
     """
     with tempfile.TemporaryDirectory(prefix="dynx-fix-") as folder:
         place = Path(folder)
@@ -114,7 +114,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> int | None:
         return process.wait(timeout)
     except subprocess.TimeoutExpired:
         return None
-    finally:  # also of Ctrl-C; and a program may leave children behind
+    finally:  # also after Ctrl-C; a program may leave children behind
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

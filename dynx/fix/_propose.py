@@ -1,4 +1,4 @@
-"""How a fix is applied in a trial: as an experiment that changes no file, or written into the files."""
+"""Apply a fix in a trial: as an experiment that changes no file, or written into the files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Propose = Callable[[Plan, Finding, Fix], Iterator[Plan]]
 
 
 def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
-    """Yield the plan with a fix that needs no change of a file; nothing for a rewrite."""
+    """Yield the plan with the fix added; nothing for a rewrite, which changes a file."""
     if fix.kind != "rewrite":
         yield replace(plan, fixes=(*plan.fixes, fix))
 
@@ -27,8 +27,8 @@ def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
 def rewritten(program: Program) -> Propose:
     """Return a function that yields a plan for each way to write a fix into the files of a program.
 
-    For a program without a file, such as code of `-c`, it yields the plans of `experiments`. Raises UsageError if libcst, the
-    extra `fix`, is not installed.
+    For a program without a file, such as code of `-c`, return `experiments`. Raises UsageError if libcst (the extra `fix`) is
+    not installed.
     """
     if importlib.util.find_spec("libcst") is None:
         raise UsageError("dynx fix needs libcst, which changes files and keeps their formatting\n  pip install 'dynx[fix]'")

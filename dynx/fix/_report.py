@@ -1,4 +1,4 @@
-"""The report of a search: its trials, and what is kept as a diff."""
+"""The report of a search: its trials, and the fixes that are kept, as a diff."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.fix._search import Search
 from dynx.fix._source_file import read
 from dynx.records.fix_report import FixReport
 
-_MORE = 1.1  # seconds that are more by less than that are noise
+_MORE = 1.1  # ratio of compile times above which the increase is reported
 
 
 def report_of(state: Search, notes: tuple[str, ...] = (), began: float = 0.0) -> FixReport:
@@ -28,7 +28,7 @@ def report_of(state: Search, notes: tuple[str, ...] = (), began: float = 0.0) ->
     elif state.comparison.varying:
         count = len(state.comparison.varying)
         more.append(f"{count} {'number' if count == 1 else 'numbers'} of the output differ from run to run: not compared")
-    kept = {trial.fix for trial in state.trials if trial.is_kept}  # is part of the program that has the remaining findings
+    kept = {trial.fix for trial in state.trials if trial.is_kept}  # the remaining findings are of the program with these
     in_vain = [trial for trial in state.trials if trial.fix not in kept and trial.outcome != "not needed"]
     before, after = events_of(state.first.run), events_of(state.base.run)
     if state.steps and after.seconds > _MORE * before.seconds:
@@ -56,7 +56,7 @@ def unified_diff(sources: Mapping[str, str]) -> str:
     parts = []
     for file, text in sources.items():
         name = shown(file)
-        ends = "\t" if " " in name else ""  # by which `patch` finds the end of a name with spaces
+        ends = "\t" if " " in name else ""  # marks the end of a name with spaces for `patch`
         lines = difflib.unified_diff(_lines(read(file)), _lines(text), f"a/{name}{ends}", f"b/{name}{ends}")
         parts.append("".join(lines))
     return "".join(parts)
@@ -72,6 +72,6 @@ def _lines(text: str) -> list[str]:
 
 
 def shown(file: str) -> str:
-    """Return the path of a file as a diff shows it: relative to the working directory if it is inside, and no link."""
+    """Return the path of a file for a diff: without symbolic links, relative to the working directory if it is inside."""
     path, folder = Path(os.path.realpath(file)), Path.cwd()
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path).lstrip("/")

@@ -33,23 +33,23 @@ def run(
 ) -> FixReport:
     """Run a program as it is, then again with each fix of its findings, and keep the fixes that help and change no output.
 
-    Each run is a process of its own without input; it writes and sends what the program writes and sends. No file is changed:
-    see `apply`.
+    Each run is a separate process without input, and repeats all that the program writes and sends. Source files are not
+    changed: see `apply`.
 
     Args:
-        program: What to run; a str is the path of a script without arguments.
-        limits: The seconds of all runs, 600 by default, and what of their results is compared.
+        program: The program to run; a str is the path of a script without arguments.
+        limits: The time budget of all runs, 600 seconds by default, and how results are compared.
         on_base: Called after the run without a fix, with its events, the number of its findings, and its seconds.
         on_trial: Called after each trial.
-        in_files: Write each fix into the files of the program, as the report's diff shows it. Else try only fixes that need no
-            change of a file, as `dynx run --try` does.
+        in_files: Try fixes as changes of the program's files, as in the report's diff. If False, try only fixes that need no
+            such change, as `dynx run --try` does.
         allow_writes: Also try a program that writes into its folder.
 
     Returns:
-        The trials, the findings before and after, and the changes that are kept as a diff. After Ctrl-C, those until then.
+        The trials, the findings before and after, and the fixes that are kept, as a diff. After Ctrl-C, the results until then.
 
     Raises:
-        UsageError: The program cannot be run again, does not end, compiles nothing, or has no results to compare.
+        UsageError: The program cannot be run again, does not end in time, compiles nothing, or has no results to compare.
 
     Example:
         >>> from dynx import fix
@@ -82,15 +82,15 @@ def run(
 
 
 def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
-    """Write the changes that a report keeps into the files, and return their paths.
+    """Write the fixes that a report keeps into the files, and return their paths.
 
     Args:
-        report: What `run` returned, in this process.
+        report: The result of `run` in this process.
         force: Also write into files with changes that are not committed.
 
     Raises:
-        UsageError: A file was changed since the first run, or, without `force`, git would not restore its present text.
-            Nothing was written.
+        UsageError: A file was changed since the first run, or its text is not committed to git and `force` is False. Nothing
+            was written.
     """
     edited = [file for file in report.sources if os.stat(file).st_mtime > report.began]
     if edited:
@@ -108,7 +108,7 @@ def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
 
 
 def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:
-    """Raise UsageError if the program cannot be tried, with what the user can do."""
+    """Raise UsageError, with advice to the user, if fixes of the program cannot be tried."""
     if base.was_stopped:
         raise UsageError(
             f"the program did not end within {limits.budget:.0f} s, and was stopped\n"
@@ -130,7 +130,7 @@ def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:
 
 
 def _is_dirty(file: Path) -> bool:
-    """Return whether git would not restore the present text of a file; False outside of a repository."""
+    """Return whether the present text of a file is not committed to git; False outside of a repository."""
     command = ["git", "-C", str(file.parent), "status", "--porcelain", "--ignored", "--", file.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

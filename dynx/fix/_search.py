@@ -1,4 +1,4 @@
-"""Try fixes one after the other, and keep each that helps; the next ones are tried on top of it."""
+"""Try fixes one after the other, and keep each fix that helps; later fixes are tried on top of it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dynx.records import Finding
 from dynx.records.fix import Fix
 from dynx.records.trial import Trial
 
-_MARGIN = 4  # times the time of the program without a fix, after which a trial is stopped
-_LEAST = 60.0  # seconds
+_MARGIN = 4  # a trial is stopped after this multiple of the time of the run without a fix
+_LEAST = 60.0  # seconds allowed in any case
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a search may take, and what it compares."""
+    """The time budget of a search, and how it compares results."""
 
     budget: float = 600.0  # seconds of all runs
     tolerance: Tolerance = field(default_factory=Tolerance)
@@ -30,14 +30,14 @@ class Limits:
 
 
 class Attempt(NamedTuple):
-    """What makes a trial another one: the fix, and for an argument of torch.compile the function that gets it."""
+    """Key of a trial: the fix, and for an argument of torch.compile the function that is compiled with it."""
 
     fix: Fix
     function: str
 
 
 def attempt_of(finding: Finding, fix: Fix) -> Attempt:
-    """Return what makes a trial of a fix for a finding another one."""
+    """Return the key of a trial of a fix for a finding."""
     return Attempt(fix, finding.location.own.function if fix.kind == "option" else "")
 
 
@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A fix after which its finding is gone and another one is there, such as a further graph break."""
+    """A fix after which its finding is gone and a new finding occurs, such as a further graph break."""
 
     finding: Finding
     fix: Fix
@@ -68,12 +68,12 @@ class Search:
     first: Result = field(init=False)  # without any fix
     trials: list[Trial] = field(default_factory=list)
     kept: set[Attempt] = field(default_factory=set)
-    steps: list[Step] = field(default_factory=list)  # that are kept, in order
+    steps: list[Step] = field(default_factory=list)  # the fixes that are kept, in order
     runs: int = 1
     started: float = field(default_factory=time.monotonic)
     comparison: Comparison = field(init=False)
     tried: dict[Attempt, set[FindingKey]] = field(default_factory=dict)
-    has_repeated: bool = False  # the run without a further fix, to learn what varies
+    has_repeated: bool = False  # a base was run again, to learn what varies in its output
     leads: list[Lead] = field(default_factory=list)
     is_out_of_budget: bool = False
 
@@ -83,7 +83,7 @@ class Search:
 
     @property
     def seconds_left(self) -> float:
-        """What is left of the budget."""
+        """The remaining seconds of the budget."""
         return self.limits.budget - (time.monotonic() - self.started)
 
 
@@ -95,8 +95,8 @@ def first_run(program: Program, limits: Limits) -> Result:
 def search(state: Search) -> Iterator[Trial]:
     """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended.
 
-    Where no fix helps by itself, fixes that lead to another finding are tried together with those of that one. Stances come
-    last: they leave the cause where it is, and only the first call out of it.
+    If no fix helps by itself, a fix that leads to a new finding is tried together with the fixes of that finding. Stances come
+    last: they do not remove a cause, but only exclude the first call from compilation.
     """
     while True:
         if (candidate := _next(state, stances=False)) is not None:
@@ -113,9 +113,9 @@ def search(state: Search) -> Iterator[Trial]:
 
 
 def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
-    """Return the next finding and fix to try, a stance or another one.
+    """Return the next finding and fix to try, among stances or among other fixes.
 
-    A fix is tried again only for a finding that was not there before, or if it led to another one before a further fix.
+    A fix is tried again only for a finding that is new since, or if it led to another finding before a further fix was kept.
     """
     if state.is_out_of_budget:
         state.leads.clear()
@@ -129,7 +129,7 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
-    """Try all ways to apply a fix until one is kept; a mark or stance in a function that torch traces would fail."""
+    """Try all ways to apply a fix until one is kept; skip marks and stances in traced code, which would fail there."""
     state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
     if (fix.kind == "mark" or fix.is_stance) and _is_called_in_traced_code(state, fix):
         return
@@ -142,7 +142,7 @@ def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
             state.leads.append(Lead(finding, fix, result))
         yield trial
         if trial.is_kept or (fix.kind == "mark" and trial.outcome != "fails"):
-            return  # another way to write a mark is for calls that lack an argument
+            return  # the second way to write a mark is for calls that lack an argument
 
 
 def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:
@@ -151,7 +151,7 @@ def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:
 
 
 def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
-    """Try the fixes of findings that were behind another one, together with its fix, until a pair helps."""
+    """Try the fix of a lead together with each fix of the new findings after it, until a pair is kept."""
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
             both = replace(second, code=f"{lead.fix.code}; {second.code}", after=lead.fix)
@@ -167,7 +167,7 @@ def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
 
 
 def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, Result] | None:
-    """Run the program with a plan and judge it; None if the budget is spent. A plan that helps is the next one to build on."""
+    """Run the program with a plan and judge the result; None if the budget is spent. A plan that helps becomes the new base."""
     if state.seconds_left < state.base.seconds:
         state.is_out_of_budget = True
         return None
@@ -183,21 +183,21 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
         state.steps.append(Step(trial, state.base.plan, plan))
         state.base = result
         state.kept.add(attempt_of(finding, fix))
-        for lead in state.leads:  # they were found without this fix: with it, they may help
+        for lead in state.leads:  # they were tried without this fix: with it, they may help
             state.tried.pop(attempt_of(lead.finding, lead.fix), None)
         state.leads.clear()
     return trial, result
 
 
 def run_again(state: Search, plan: Plan) -> Result:
-    """Run the program with a plan, for four times as long as it took at first, or as is left of the budget."""
+    """Run the program with a plan, for at most four times the first run (or 60 s) and the remaining budget."""
     state.runs += 1
     timeout = min(max(_LEAST, _MARGIN * state.first.seconds), max(state.seconds_left, 1.0))
     return run(state.program, plan, timeout=timeout)
 
 
 def _learn_what_varies(state: Search) -> bool:
-    """Run the program without a further fix once more; return whether its output differs from that of the run before."""
+    """Repeat the base run, unless it was repeated before; return whether its output differs between the two runs."""
     if state.has_repeated or state.limits.values or state.seconds_left < state.base.seconds:
         return False
     state.has_repeated = True

@@ -10,19 +10,19 @@ from pathlib import Path
 def read(file: str) -> str:
     """Return the text of a source file, with its line endings and without a byte order mark.
 
-    Raises OSError, or UnicodeDecodeError or SyntaxError for bytes that are no source.
+    Raises OSError, or UnicodeDecodeError or SyntaxError for bytes that are not source code.
     """
     content = Path(file).read_bytes()
     return content.decode(encoding_of(content))
 
 
 def write(file: str, text: str) -> None:
-    """Write a source file in the encoding that it has. Raises OSError, or UnicodeEncodeError if it cannot hold the text."""
+    """Write a source file in its present encoding. Raises OSError, or UnicodeEncodeError if that cannot encode the text."""
     path = Path(file)
     content = text.encode(encoding_of(path.read_bytes()))
     path.write_bytes(content)
 
 
 def encoding_of(content: bytes) -> str:
-    """Return the encoding of source code, as Python finds it; "utf-8-sig" for a byte order mark."""
+    """Return the encoding of source code, as Python detects it; "utf-8-sig" for a byte order mark."""
     return tokenize.detect_encoding(io.BytesIO(content).readline)[0]

@@ -1,4 +1,4 @@
-"""Notice files that a program writes into its folder or the working directory: each trial would write them again."""
+"""Detect files that a program writes into its folder or the working directory: each trial would write them again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_TOOLS = {"__pycache__", ".git", ".dynx", ".venv", "node_modules", ".mypy_cac
 
 
 class State(NamedTuple):
-    """What changes when a file is written."""
+    """Size and time of a file, which a write changes."""
 
     size: int
     modified: int  # nanoseconds
@@ -39,5 +39,5 @@ def snapshot(program: Program) -> Mapping[str, State]:
 
 
 def written(before: Mapping[str, State], after: Mapping[str, State]) -> tuple[str, ...]:
-    """Return the files that are new, gone or written between two snapshots."""
+    """Return the files that were created, deleted or written between two snapshots."""
     return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))

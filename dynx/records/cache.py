@@ -52,8 +52,8 @@ class GuardNode(Tree, Record):
 class Entry(Shown):
     """One cache entry: a compiled version of a function or of a resume function.
 
-    `config` is the configuration that it was compiled for, where `dynx.compile` compiled it. `seconds` is the wall time of its
-    compilation; None where torch does not remember it (it keeps the last 64).
+    `config` is the configuration for which `dynx.compile` compiled the entry; empty for other entries. `seconds` is the wall
+    time of the compilation; None if torch no longer has it (torch keeps the last 64).
     """
 
     generation: int
@@ -107,9 +107,9 @@ class CacheReport(Shown):
 @named("verdict")
 @dataclass(frozen=True, slots=True)
 class Verdict(Shown):
-    """What torch would do with a call, which is not run. Its truth value is True if torch would compile.
+    """What torch would do with a call, predicted without running it. Its truth value is True if torch would compile.
 
-    `reasons` has the failing guard of each cache entry. `unknown` lists what can be decided only while the function runs.
+    `reasons` has the failing guard of each cache entry. `unknown` lists questions that only a run of the function can decide.
     """
 
     outcome: Literal["hit", "compile", "recompile", "eager", "unknown"]

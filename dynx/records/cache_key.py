@@ -13,7 +13,7 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class KeySettings(Record):
-    """The values of torch's configuration in a key, which most keys of a run share."""
+    """The values of torch's configuration in a cache key; most keys of a run share them."""
 
     digest: str
     values: Mapping[str, str]  # "torch._inductor.config.max_autotune": "False"
@@ -21,7 +21,7 @@ class KeySettings(Record):
 
 @dataclass(frozen=True, slots=True)
 class CacheKey(Record):
-    """The key of one graph in the FX graph cache or the AOTAutograd cache, and what it was made of.
+    """The key of one graph in the FX graph cache or the AOTAutograd cache, with its parts.
 
     Keys are compared by `digest`, a hash of the same bytes as torch's key.
     """
@@ -34,12 +34,12 @@ class CacheKey(Record):
     is_backward: bool
     directory: str  # of the caches
     settings: str  # digest of its `KeySettings`
-    parts: Mapping[str, str] = field(default_factory=dict)  # "L['x'].dtype": "torch.float32"; with a hash if that is not all
+    parts: Mapping[str, str] = field(default_factory=dict)  # "L['x'].dtype": "torch.float32"; long texts are cut, with a hash
     symbols: Mapping[str, str] = field(default_factory=dict)  # "s77": "L['x'].size()[0]", the first source if it has several
     graph: tuple[CodeLine, ...] = ()
     omitted: int = 0  # lines of the graph that were not saved
     fixed: Mapping[str, str] = field(default_factory=dict)  # "L['x'].size()[0]": "4", symbols that a line fixed to one value
-    profiles: tuple[str, ...] = ()  # with which the process began, "profile.json" or "torch's profile"
+    profiles: tuple[str, ...] = ()  # that the process began with: "profile.json" or "torch's profile"
     source: str | None = None  # hash of the text of the function
 
     @property
@@ -84,14 +84,14 @@ class CacheCause(Record):
 class CacheDiff(Shown):
     """The result of `pgo.cachediff`: why graphs of the second run miss the caches that the first run filled.
 
-    It is false if every graph of the second run was found, whichever run stored it, and none bypassed the caches.
+    Its truth value is False if every graph of the second run was found, whichever run stored it, and none bypassed the caches.
     """
 
     causes: tuple[CacheCause, ...] = ()
     same: int = 0  # keys of the second run that the first has
-    different: int = 0  # keys of the second run that the first has not, and that were not found
-    elsewhere: int = 0  # keys of the second run that the first has not, but that were found
-    problem: str | None = None  # why nothing can be said
+    different: int = 0  # keys of the second run that the first does not have, and that were not found
+    elsewhere: int = 0  # keys of the second run that the first does not have, but that were found
+    problem: str | None = None  # why the runs cannot be compared
 
     def __bool__(self) -> bool:
         return bool(self.causes)

@@ -1,4 +1,4 @@
-"""What `dynx.check` returns: where a compiled function did something else than eager code."""
+"""Records of `dynx.check`: differences between a compiled function and eager code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DiffKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Diff(Record):
-    """One thing that differs after a call."""
+    """One difference between both sides after a call."""
 
     path: str  # "result[0]", "args[0].weight", "self.count", "closure.total", "globals.seen", "Model.calls"
     eager: str
@@ -44,7 +44,7 @@ class Diff(Record):
 
 @dataclass(frozen=True, slots=True)
 class Leak(Record):
-    """An object of the program itself that the calls changed, since code reached it in a way that `check` does not follow."""
+    """An object of the program itself that the calls changed: code reached it in a way that `check` does not follow."""
 
     path: str  # "settings.limits", "seen in main"
     before: str
@@ -60,29 +60,29 @@ class CheckReport(Shown):
 
     name: str  # of the function
     diffs: tuple[Diff, ...]
-    calls: int  # that were made, on each side
-    compiles: int  # graphs that were compiled
+    calls: int  # number of calls on each side
+    compiles: int  # number of compiled graphs
     graph_breaks: tuple[GraphBreak, ...] = ()
     backend: str = "eager"
     location: Location | None = None  # of the function
-    shared: Mapping[str, int] = field(default_factory=dict)  # objects that both sides used, as they cannot be copied, by class
-    stage: str = ""  # at which a difference begins: "Dynamo", "AOTAutograd", "decompositions and partition", or the backend
-    node: str = ""  # the first node of a graph that makes it, with `bisect=True`
+    shared: Mapping[str, int] = field(default_factory=dict)  # by class, how many objects both sides used: no copies
+    stage: str = ""  # where a difference begins: "Dynamo", "AOTAutograd", "decompositions and partition", or the backend
+    node: str = ""  # the first node whose values differ, with `bisect=True`
     node_location: Location | None = None
-    raised: str = ""  # what both sides raised, in the first call that did
+    raised: str = ""  # the first exception that both sides raised
     leaks: tuple[Leak, ...] = ()  # objects of the program itself that the calls changed
     unread: tuple[str, ...] = ()  # classes of objects in `shared` whose state cannot be compared
-    settings: Mapping[str, bool] = field(default_factory=dict)  # of torch, that were other ones for the compiled side
+    settings: Mapping[str, bool] = field(default_factory=dict)  # of torch, changed for the compiled side
     draws: bool = False  # whether the function drew random numbers
     changed_at: int | None = None  # the first call after `change`
     is_whole: bool = True  # whether all objects of the program were watched for changes
 
     @property
     def outcome(self) -> Outcome:
-        """What the comparison found.
+        """The result of the comparison.
 
-        "not isolated" if the two sides may have changed the same objects: neither that they do the same nor that they differ is
-        proven then. "vacuous" if nothing was compiled.
+        "not isolated" if the two sides may have changed the same objects: then the comparison proves neither equality nor a
+        difference. "vacuous" if nothing was compiled.
         """
         if self.leaks:
             return "not isolated"
@@ -99,11 +99,11 @@ class CheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether something was compiled, nothing differs, and the two sides had no object in common that may change."""
+        """Whether something was compiled, nothing differs, and the two sides shared no object that may change."""
         return self.outcome == "same"
 
     def assert_ok(self) -> None:
-        """Raise `CompiledDiffers` with all differences, also if nothing was compiled; `NotIsolated` if nothing is proven."""
+        """Raise `CompiledDiffers` if something differs or nothing was compiled, or `NotIsolated` if nothing is proven."""
         if not self.ok:
             from dynx.errors import CompiledDiffers, NotIsolated
 
@@ -111,7 +111,7 @@ class CheckReport(Shown):
 
     @property
     def text(self) -> str:
-        """The outcome as plain text, one difference in a line."""
+        """The outcome as plain text, with one difference per line."""
         return "\n".join([self._headline(), *self._details()])
 
     def _headline(self) -> str:
@@ -140,13 +140,13 @@ class CheckReport(Shown):
         yield from (f"  {note}" for note in self.notes)
 
     def call_of(self, diff: Diff) -> str:
-        """Return the number of the call at which something differs, and whether that is after `change`."""
+        """Return the number of the call at which something differs, and whether the call came after `change`."""
         is_after = self.changed_at is not None and diff.call >= self.changed_at
         return f"call {diff.call}, after the change" if is_after else f"call {diff.call}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What limits the outcome, one sentence each: settings that were aligned, and what to do where nothing is proven."""
+        """Limits of the outcome, one text each: settings that were aligned, and what to do if nothing is proven."""
         notes = []
         if self.draws and self.settings.get(FALLBACK_RANDOM):
             notes.append(f'random numbers were aligned ({FALLBACK_RANDOM} = True); rng="as is" compares the compiled ones')

@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Record)
 
 NAMES: dict[str, type[Record]] = {}  # the "type" of a record in JSON, filled by `register`
 _NAME_OF: dict[type[Record], str] = {}
-_INT_BITS = 63  # of sizes, counts and lines; sums of them still fit a float
+_INT_BITS = 63  # of sizes, counts and line numbers: sums of them still fit a float
 _MAX_TEXT = 100_000  # characters of one string; longer strings come from a broken or hostile file
 
 
@@ -31,8 +31,8 @@ class InvalidRecord(ValueError):
 def register(name: str, cls: type[Record]) -> None:
     """Make `name` the `"type"` of records of class `cls` in JSON, by which a reader finds the class.
 
-    A class that is defined again, as in a notebook, takes the place of the earlier one. Raises ValueError when the name belongs
-    to another class.
+    A class that is defined again, as in a notebook, replaces the earlier one. Raises ValueError if the name belongs to another
+    class.
     """
     known = NAMES.get(name, cls)
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):

@@ -91,14 +91,14 @@ class GaveUp(Record):
 class CompileUse(Record):
     """How a program used torch.compile, in a run in which nothing was compiled."""
 
-    prepared: int  # calls of torch.compile that returned what may compile
-    why_not: tuple[str, ...] = ()  # why the others did not: "disable=True", "TORCHDYNAMO_DISABLE=1"
-    raised: tuple[str, ...] = ()  # by torch.compile: "InvalidBackend: …"
+    prepared: int  # calls of torch.compile that returned a compilable function
+    why_not: tuple[str, ...] = ()  # why other calls did not: "disable=True", "TORCHDYNAMO_DISABLE=1"
+    raised: tuple[str, ...] = ()  # exceptions of torch.compile: "InvalidBackend: …"
     called: bool = False  # whether a compiled function was called under another stance than "force_eager"
-    call: Location | None = None  # the line of the first of these calls
-    forced_eager: bool = False  # whether one was called under `set_stance("force_eager")`
-    eager_call: Location | None = None  # the line of the first of these calls
-    disabled: bool = False  # `torch._dynamo.config.disable`, in the first call
+    call: Location | None = None  # the line of the first such call
+    forced_eager: bool = False  # whether a compiled function was called under `set_stance("force_eager")`
+    eager_call: Location | None = None  # the line of the first such call
+    disabled: bool = False  # whether `torch._dynamo.config.disable` was on in the first call
     modes: tuple[str, ...] = ()  # the torch dispatch modes of the first call, under which torch compiles nothing
 
 

@@ -1,4 +1,4 @@
-"""Records of what compile-time callbacks logged, and of the guards of a trace."""
+"""Records of values that compile-time callbacks logged, and of the guards of a trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.records.record import Record
 class Logged(Record):
     """One `ctx.log(...)`, recorded once per logical hit however often torch traced the line.
 
-    `outcome` is that of the attempt: "skipped" and "failed" attempts led to no compiled code.
+    `outcome` is that of the tracing attempt: "skipped" and "failed" attempts led to no compiled code.
     """
 
     id: str  # compile id, "0/1"

@@ -11,19 +11,19 @@ from dynx.records.shown import Shown
 
 InputClass = Literal[
     "static",  # a parameter or buffer: read at its own address
-    "managed",  # an output of another recording: read at the address which that wrote
+    "managed",  # an output of another recording: read at the address where that recording wrote it
     "dynamic",  # another tensor on every call: copied to the address that the recording reads
     "scalar",  # a number: part of the key of a recording
     "generator",  # a random number generator: registered with the captured graph, whose replays advance its state
-    "untouched",  # no operator reads it: at most an output that aliases it
+    "untouched",  # no operator reads it; an output may alias it
     "opaque",  # anything else: a graph with an opaque input is not captured
 ]
 Part = Literal[
     "inference",
     "forward",
     "backward",
-    "call",  # of a function that torch.compile did not compile
-    "step",  # of training: forward, backward and optimizer step
+    "call",  # a function that torch.compile did not compile
+    "step",  # a training step: forward, backward and optimizer step
 ]
 
 
@@ -37,9 +37,9 @@ class GraphInput(Record):
     is_mutated: bool = False
     is_fixed: bool = False  # sizes and strides are the same on every call
     has_known_layout: bool = True  # its sizes are fixed, or follow from scalars among the inputs
-    nbytes: int = 0  # where its sizes are fixed
+    nbytes: int = 0  # 0 if its sizes are not fixed
     location: Location | None = None  # of its first use
-    node: str = ""  # in the graph
+    node: str = ""  # name of its node
 
 
 SkipKind = Literal[
@@ -72,14 +72,14 @@ StagingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Staging(Record):
-    """How dynamic inputs reach a captured graph in each replay, and how its outputs are returned; each with the reason."""
+    """How dynamic inputs reach a captured graph in each replay, and how its outputs are returned, with reasons for both."""
 
     kind: StagingKind
     reason: str
     outputs: Literal["clone", "alias", "static"] = "clone"
     outputs_reason: str = ""
     clones_in_graph: bool = False  # up to four outputs are cloned by memcpy nodes; otherwise all are cloned after a replay
-    why_not_patched: str = ""  # where the configuration asks for "patch" and that is not possible
+    why_not_patched: str = ""  # if the configuration asks for "patch" and patching is not possible
     count: int = 1  # number of recordings
 
 
@@ -118,10 +118,10 @@ class AddressChange(Record):
 class PoolMemory(Record):
     """Memory of a device that CUDA graphs hold: a memory pool, of one graph or of several that share it."""
 
-    what: str  # whose memory it is
+    what: str  # the owner of the memory
     device: int  # index
-    bytes_reserved: int  # taken from the device, which nobody else can use
-    bytes_used: int  # of these, by results and other tensors that exist
+    bytes_reserved: int  # allocated on the device, unavailable to everything else
+    bytes_used: int  # part of `bytes_reserved` that live tensors use, such as results
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +130,12 @@ class CudagraphStats(Record):
 
     recordings: int
     replays: int
-    uncaptured: int  # calls that ran uncaptured, of graphs that are or may be captured
+    uncaptured: int  # uncaptured calls of graphs that are captured, or may be later
     copies: int  # input tensors copied to the address that a recording reads
     bytes_copied: int
     skips: tuple[Skip, ...] = ()
     address_changes: tuple[AddressChange, ...] = ()  # the last hundred
-    staging: tuple[Staging, ...] = ()  # of the recordings, each choice once
+    staging: tuple[Staging, ...] = ()  # the different stagings of the recordings
     bytes_held: int = 0  # by recordings that are not closed, for outputs and for copies of inputs
     pools: tuple[PoolMemory, ...] = ()  # on CUDA devices
     verified: int = 0  # replays that were compared with uncaptured runs, by `verify`
@@ -148,7 +148,7 @@ class GraphPiece(Record):
     inputs: tuple[str, ...]  # names of nodes
     outputs: tuple[str, ...]
     launches: int  # nodes that launch kernels
-    why_uncaptured: str = ""  # empty where it is captured
+    why_uncaptured: str = ""  # empty if the piece is captured
     nodes: tuple[str, ...] = ()  # names of the nodes that run in it
 
 
@@ -160,7 +160,7 @@ class GraphPlan(Record):
     inputs: tuple[GraphInput, ...]
     user_outputs: int  # further outputs are for the backward pass or for other parts of the graph
     skips: tuple[Skip, ...] = ()
-    pieces: tuple[GraphPiece, ...] = ()  # in execution order; empty where the graph is captured as a whole
+    pieces: tuple[GraphPiece, ...] = ()  # in execution order; empty if the graph is captured as a whole
     returns_all_outputs: bool = True  # whether all outputs are returned to the caller, or only the user's
     passed: tuple[tuple[int, int], ...] = ()  # (output, input) indices of outputs that are untouched inputs
     is_pure: bool = False  # it mutates no input, so it may be run on trial
@@ -194,7 +194,7 @@ class GraphUse(Record):
     bytes_copied: int
     bytes_held: int  # by recordings only, for outputs and for copies of inputs
     notes: tuple[str, ...] = ()
-    staging: tuple[Staging, ...] = ()  # of its recordings, each choice once
+    staging: tuple[Staging, ...] = ()  # the different stagings of its recordings
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class CudagraphReport(Shown):
 
     graphs: tuple[GraphUse, ...]
     notes: tuple[str, ...] = ()
-    pools: tuple[PoolMemory, ...] = ()  # that were made for them, on CUDA devices
+    pools: tuple[PoolMemory, ...] = ()  # memory pools of these graphs, on CUDA devices
 
     def __repr__(self) -> str:
         captured = sum(use.recordings > 0 for use in self.graphs)

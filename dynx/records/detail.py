@@ -10,16 +10,16 @@ from dynx.records.location import CodeLine, Location
 from dynx.records.record import Record
 from dynx.records.table import Cell, Function, Line, Source, Value
 
-_SHOWN_GUARDS = 12  # of one compilation on a terminal, as many as `dynx guards` shows of an entry
-_SHOWN_LINES = 40  # of one graph on a terminal: a screen
+_SHOWN_GUARDS = 12  # guards of a compilation on a terminal, as many as `dynx guards` shows for a cache entry
+_SHOWN_LINES = 40  # lines of a graph on a terminal: one screen
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledGuards(Record):
     """The guards of one compilation: the conditions under which its code may run.
 
-    Some guards that Dynamo requests (`Compile.guards` counts them) check several conditions, which are listed one by one. A run
-    file keeps a limited number of them; `omitted` counts the others.
+    Some guards that Dynamo requests (`Compile.guards` counts them) check several conditions, which are listed one by one. A
+    run file keeps a limited number of conditions; `omitted` counts the remaining ones.
     """
 
     generation: int
@@ -38,8 +38,8 @@ class CompiledGuards(Record):
 class GraphCode(Record):
     """The graph of one compilation as Python code, as Dynamo passes it to the backend.
 
-    The bodies of higher-order operators (`cond`, `checkpoint`) are graphs of their own and are not listed. A run file keeps a
-    limited number of lines; `omitted` counts the others.
+    The bodies of higher-order operators (`cond`, `checkpoint`) are separate graphs and are not listed. A run file keeps a
+    limited number of lines; `omitted` counts the remaining ones.
     """
 
     generation: int

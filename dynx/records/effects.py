@@ -24,10 +24,10 @@ class Effect(Record):
     kind: EffectKind
     after: str
     before: str = ""
-    location: Location | None = None  # of the last mutation; for one in a method of a container's subclass, in that method
+    location: Location | None = None  # of the last mutation; if a method of a container's subclass makes it, in that method
     stack: tuple[Location, ...] = ()  # from the compiled function to that line
     emitted: bool | None = None  # whether the compiled code repeats it; None while it is traced
-    announced: bool = True  # False: Dynamo changed its copy of the container and did not note that
+    announced: bool = True  # False: Dynamo changed its copy of the container without noting a mutation
     order: int = 0  # of its first mutation, in the order of the program
     code: str = ""  # the source line at `location.own`
 
@@ -90,7 +90,7 @@ class EffectReport(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Modified(Record):
-    """What traced code has changed of one object so far; false if nothing."""
+    """The parts of an object that traced code has changed so far; false if none."""
 
     items: bool
     attributes: tuple[str, ...] = ()

@@ -25,8 +25,8 @@ class Finding(Record):
     evidence: tuple[str, ...]
     advice: str
     count: int = 1
-    called_from: Location | None = None  # where an argument changes: the line that called the function
-    wrong: bool = False  # the compiled code leaves values that eager code does not, whatever it costs
+    called_from: Location | None = None  # if an argument changes: the line that called the function
+    wrong: bool = False  # the compiled code leaves other values than eager code
     fixes: tuple[Fix, ...] = ()  # changes that `dynx fix` can try, the smallest first
     trials: tuple[Trial, ...] = ()  # of `dynx run --try`
 

@@ -11,10 +11,10 @@ from dynx.records.record import Record
 
 FixKind = Literal[
     "statement",  # runs before the program: `torch._dynamo.config.capture_scalar_outputs = True`
-    "stance",  # a statement too, after which the first call of each compiled function runs eagerly
+    "stance",  # a statement after which the first call of each compiled function runs eagerly
     "option",  # an argument of torch.compile: `dynamic=True`
     "mark",  # `mark_dynamic(x, 1)` before the call of a compiled function
-    "rewrite",  # of the line of the finding, or of the call: see `Rewrite`
+    "rewrite",  # a change of the line of the finding, or of the call: see `Rewrite`
 ]
 Rewrite = Literal[
     "where",
@@ -26,7 +26,7 @@ Rewrite = Literal[
     "tensor attribute",
 ]
 
-# what a user reads; `dynx.fix` chooses by the name of the rewrite, whatever these say
+# texts for the user; `dynx.fix` selects by the name of the rewrite, not by its text
 TEXTS: Mapping[Rewrite, str] = {
     "where": "torch.where instead of if",
     "assert": "torch._assert_async instead of if: raises RuntimeError",
@@ -51,18 +51,18 @@ class Fix(Record):
     """A change of the program that may remove the cause of a finding, exact enough to be tried."""
 
     kind: FixKind
-    code: str  # what a user reads; of a statement, a stance and an option it is the code itself
-    location: Location | None = None  # of a mark: the compiled function; of a rewrite: the line
-    called_from: Location | None = None  # the line of the call, of a fix that changes it
+    code: str  # text for the user; for a statement, a stance and an option the code itself
+    location: Location | None = None  # for a mark the compiled function, for a rewrite the line
+    called_from: Location | None = None  # the line of the call, if the fix changes that line
     marks: tuple[Mark, ...] = ()
-    may_fail: bool = True  # of a mark: raises where code needs one size (mark_dynamic); else maybe_mark_dynamic
+    may_fail: bool = True  # for a mark: True for mark_dynamic, which may raise, False for maybe_mark_dynamic
     rewrite: Rewrite | None = None
-    attribute: str = ""  # that a "tensor attribute" rewrite assigns: "self.scale"
-    after: Fix | None = None  # tried together with this one, which led to it
+    attribute: str = ""  # the attribute that a "tensor attribute" rewrite assigns: "self.scale"
+    after: Fix | None = None  # the fix that led to this fix; both are tried together
 
     @property
     def is_stance(self) -> bool:
-        """Whether first calls run eagerly by this fix, or by the one that it is tried with."""
+        """Whether this fix, or the fix that it is tried with, runs first calls eagerly."""
         return self.kind == "stance" or self.rewrite == "first call" or (self.after is not None and self.after.is_stance)
 
 
@@ -74,6 +74,6 @@ def rewrite(
     *,
     attribute: str = "",
 ) -> Fix:
-    """Return the fix that rewrites a line in one way."""
+    """Return the fix for a rewrite of a line."""
     text = TEXTS[how].format(attribute=attribute)
     return Fix("rewrite", text, location, called_from, marks, rewrite=how, attribute=attribute)

@@ -1,4 +1,4 @@
-"""What `dynx fix` found: its trials, and the changes that are kept as a diff."""
+"""Record of the result of `dynx fix`: its trials, and the fixes that are kept, as a diff."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dynx.records.trial import Events, Trial
 
 @dataclass(frozen=True, slots=True)
 class FixReport(Shown):
-    """What `dynx fix` prints: the trials, and the changes that are kept as a diff."""
+    """The result of `dynx fix`: the trials, and the fixes that are kept, as a diff."""
 
     command: str
     before: Events
     after: Events  # with all fixes that are kept
     trials: tuple[Trial, ...]
-    found: tuple[Finding, ...] = ()  # of the program as it is
+    found: tuple[Finding, ...] = ()  # in the unchanged program
     remaining: tuple[Finding, ...] = ()  # with all fixes that are kept
     diff: str = ""  # unified; empty if nothing is kept
-    runs: int = 0  # of the program, all in all
+    runs: int = 0  # how often the program was run
     seconds: float = 0.0  # of all runs
     notes: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict, metadata=IN_PROCESS)  # the changed files, by absolute path

@@ -48,9 +48,9 @@ class CodeLine(Record):
 
 
 def short_path(file: str) -> str:
-    """Return the path relative to the working directory if that is shorter, else the path as it is.
+    """Return the path relative to the working directory if this is shorter, else the path as it is.
 
-    For the file of a notebook's cell in this process, return the cell: `In [2]`.
+    For a cell of a notebook in this process, return the name of the cell: `In [2]`.
     """
     if (cell := _cell(file)) is not None:
         return cell
@@ -64,7 +64,7 @@ def short_path(file: str) -> str:
 def _cell(file: str) -> str | None:
     """Return the name of the cell that IPython compiled under a file name; None for other files.
 
-    IPython: `CachingCompiler._filename_map` has the number of the cell, by file name (8.0 and later).
+    IPython 8.0 and later map file names to cell numbers in `CachingCompiler._filename_map`.
     """
     ipython = sys.modules.get("IPython")
     shell: Any = getattr(ipython, "get_ipython", lambda: None)()

@@ -20,7 +20,7 @@ C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
 def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
     """Merge graph breaks with the same cause (file, line and kind).
 
-    Of the merged breaks, one that cannot be resumed is shown, since it costs most, else the one with the longest call chain.
+    The merged record shows a break that cannot be resumed, since it costs most, or else the break with the longest call chain.
     """
 
     def join(a: GraphBreak, b: GraphBreak) -> GraphBreak:

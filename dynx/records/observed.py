@@ -8,7 +8,7 @@ from typing import Literal
 from dynx.records.location import Location
 from dynx.records.record import Record
 
-TORCHS_PROFILE = "torch's profile"  # what records call the profile that torch loads itself
+TORCHS_PROFILE = "torch's profile"  # the name, in records, of the profile that torch loads itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class CacheEvent(Record):
 class BecameDynamic(Record):
     """A size, stride or number that torch made symbolic after two different values.
 
-    With `profile`, it was symbolic from the start: the values are those of an earlier run, empty if the profile has none.
+    If `profile` is set, it was symbolic from the start: the values are from an earlier run, empty if the profile has none.
     """
 
     source: str  # "L['x']"
@@ -39,7 +39,7 @@ class BecameDynamic(Record):
     id: str
     location: Location | None
     profile: str | None = None  # "profile.json", or "torch's profile"
-    run: str | None = None  # of the profile, in which it had both values
+    run: str | None = None  # the run of the profile in which it had both values
 
     def __str__(self) -> str:
         """Return `L['x'] size 0: 4, then 5`; with a profile `L['x'] size 0: dynamic from profile.json, 4 then 5 in run A`."""
@@ -52,7 +52,7 @@ class BecameDynamic(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProfileMiss(Record):
-    """A function that a profile has with dynamic sizes, but with another closure, so that it learns them again."""
+    """A function whose dynamic sizes a profile has only for another closure, so that torch learns them again."""
 
     profile: str  # "profile.json", or "torch's profile"
     generation: int
@@ -62,9 +62,9 @@ class ProfileMiss(Record):
 
 @dataclass(frozen=True, slots=True)
 class Specialized(Record):
-    """A size or number that torch made symbolic, and that a line of code then fixed to the value of that compilation.
+    """A size or number that torch made symbolic, and that a line of code then specialized to the value of that compilation.
 
-    Every other value recompiles, and `mark_dynamic` raises ConstraintViolationError for it.
+    Every other value recompiles; `mark_dynamic` on the size raises ConstraintViolationError.
     """
 
     source: str  # "L['x'].size()[1]"

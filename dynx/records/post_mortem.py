@@ -19,7 +19,7 @@ class FrameState(Record):
     stack: tuple[str, ...]  # Python's value stack before the instruction, the top last
     locals: Mapping[str, str]  # by the user's names
     source: tuple[str, ...] = ()  # the lines of source around the instruction
-    first_line: int = 0  # number of the first of them
+    first_line: int = 0  # number of the first line in `source`
 
 
 @dataclass(frozen=True, slots=True)

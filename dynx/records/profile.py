@@ -13,13 +13,13 @@ from dynx.records.shown import Shown
 DYNAMIC = "dynamic"
 _PORTABLE = 0x6479  # the first 16 of 64 bits of a closure hash by dynx
 
-_LEAST = 2  # of a symbol for a size without any comparison
+_LEAST = 2  # lower bound of a symbolic size without comparisons
 
 NOT_FINITE = ("nan", "inf", "-inf")  # floats that JSON does not have
 
 # a size, stride or number: a value, DYNAMIC, or None if it is not known; a stride may also be "size(1)*stride(1)"
 Atom = int | float | str | None
-Atoms = Atom | tuple[Atom, ...]  # one for each dim; a single one where the number of dims is not known, or differs
+Atoms = Atom | tuple[Atom, ...]  # one for each dim; a single one if the number of dims is unknown, or differs
 
 
 class Seen(NamedTuple):
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 
 class SourceProfile(NamedTuple):
-    """What is known of one source, such as `L['x']`: of a number its value, of a tensor its sizes and strides."""
+    """The profile of one source, such as `L['x']`: the value of a number, or the sizes and strides of a tensor."""
 
     scalar: Atom = None
     size: Atoms = None
@@ -45,32 +45,32 @@ class SourceProfile(NamedTuple):
     seen: tuple[Seen, ...] = ()  # sorted; at most 8 for each dim, the smallest and largest values
 
     def dims(self) -> Iterator[tuple[int | None, Atom]]:
-        """Yield each dim of a tensor with its size, or None with a number that is no size."""
+        """Yield each dim of a tensor with its size; for a number, None with its value."""
         if isinstance(self.size, tuple):
             yield from enumerate(self.size)
         elif self.scalar is not None:
             yield None, self.scalar if self.size == DYNAMIC else self.size
 
     def values(self, dim: int | None) -> tuple[Seen, ...]:
-        """Return the values that were seen for one dim, or for None of the number."""
+        """Return the values that were seen for one dim; for a number, `dim` is None."""
         return tuple(seen for seen in self.seen if seen.dim == dim)
 
 
 class GraphSize(NamedTuple):
-    """What a graph was compiled with: the value of a size or number, or the values that a symbol in its place admits.
+    """A size or number for which a graph was compiled: one value, or the range of values of a symbol.
 
-    A line of code may have fixed the symbol to one value, as a loop over the size does; then `low` and `high` are equal.
+    A line of code may have specialized the symbol, as a loop over the size does; then `low` and `high` are equal.
     """
 
     source: str
     dim: int | None  # None for a number that is no size
-    marked: bool  # torch took it for dynamic; if not, `low` and `high` are its value
+    marked: bool  # torch treated it as dynamic; if not, `low` and `high` are its value
     low: int | float | str | None  # None for no bound
     high: int | float | str | None
 
     @property
     def is_fixed(self) -> bool:
-        """Whether torch took it for dynamic, and a line of code fixed it to one value."""
+        """Whether torch treated it as dynamic, and a line of code specialized it to one value."""
         return self.marked and self.low is not None and self.low == self.high
 
     def admits(self, value: int | float | str) -> bool:
@@ -80,17 +80,17 @@ class GraphSize(NamedTuple):
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def is_limit(self, value: int | float | str) -> bool:
-        """Return whether a comparison in the program has this value as its limit, so that a trace may take another branch."""
+        """Return whether this value is the limit of a comparison in the program, so that a trace may take another branch."""
         return self.marked and not self.is_fixed and (value == self.high or (value == self.low and value != _LEAST))
 
 
 FrameKey = tuple[str, int, str, int | None]  # `FrameProfile.key`
-Graph = tuple[GraphSize, ...]  # of one compilation, sorted by source and dim; without what the program marked itself
+Graph = tuple[GraphSize, ...]  # of one compilation, sorted by source and dim; without sizes that the program itself marked
 
 
 @dataclass(frozen=True, slots=True)
 class FrameProfile(Record):
-    """What is known of the sizes in one function, or in one resume function after a graph break."""
+    """The profile of one function, or of one resume function after a graph break."""
 
     file: str
     file_hash: str  # CRC-32 of the file in hexadecimal, as torch computes it
@@ -101,21 +101,21 @@ class FrameProfile(Record):
     source_hash: str | None = None  # of the text of the function
     offset: int = 0  # lines from the first line of the function to `line`, in a resume function
     sources: Mapping[str, SourceProfile] = field(default_factory=dict)
-    graphs: tuple[Graph, ...] = ()  # that were compiled for it, with the functions that it calls
+    graphs: tuple[Graph, ...] = ()  # compiled for this function, including the functions that it inlines
 
     @property
     def key(self) -> FrameKey:
-        """The identity of the function for torch, which leaves the path out."""
+        """The key by which torch identifies the function, without the path."""
         return self.file_hash, self.line, self.name, self.closure
 
     @property
     def is_portable(self) -> bool:
-        """Whether another process can have this function: torch's own hash of a closure differs from process to process."""
+        """Whether the key is the same in another process; torch's own hash of a closure differs from process to process."""
         return self.closure is None or self.closure >> 48 == _PORTABLE
 
 
 def portable_closure(digest: bytes) -> int:
-    """Return the hash of a closure for a digest, of which it holds 48 bits; marked as one that is the same in every process."""
+    """Return the hash of a closure: the first 48 bits of a digest, and a mark that it is the same in every process."""
     return _PORTABLE << 48 | int.from_bytes(digest[:6], "big")
 
 
@@ -126,11 +126,11 @@ class ProfileData(Shown):
     frames: tuple[FrameProfile, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)  # by id: "2026-11-23T09:10:11 train.py"
     torch: tuple[str, ...] = ()
-    path: str | None = field(default=None, compare=False, repr=False, metadata=IN_PROCESS)  # of the file that it was read from
+    path: str | None = field(default=None, compare=False, repr=False, metadata=IN_PROCESS)  # the file that it was read from
 
 
 class ProfileChange(NamedTuple):
-    """One dim or number in which two profiles differ; None where a profile does not know it."""
+    """One dim or number in which two profiles differ; its value is None if a profile does not have it."""
 
     frame: FrameProfile
     source: str

@@ -75,7 +75,7 @@ class Reason(Record):
 class Recompile(Record):
     """A compilation of a function that already has cache entries, with the reasons why none of them matched the call.
 
-    A guard on a value for which the function has not been compiled before comes first.
+    Guards that failed for a value for which the function has not been compiled before come first.
     """
 
     generation: int

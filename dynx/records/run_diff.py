@@ -1,4 +1,4 @@
-"""What differs between two runs of a program: totals, and the causes of recompiles, graph breaks and what else costs time."""
+"""Records of the differences between two runs of a program: totals, and causes of recompiles, graph breaks and other costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Verdict = Literal["gone", "fewer", "same", "more", "new"]
 
 @dataclass(frozen=True, slots=True)
 class RunTotal(Record):
-    """A total of both runs."""
+    """A total in both runs."""
 
     name: str  # "recompiles", "seconds in Dynamo"
     before: float
@@ -51,7 +51,7 @@ class CauseChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class RunDiff(Shown):
-    """What `Run.diff` returns: the totals of two runs, and the causes that are new, gone, or occur more or less often."""
+    """The result of `Run.diff`: totals of two runs, and the causes in either run, with how often they occur in both."""
 
     amounts: tuple[RunTotal, ...]
     causes: tuple[CauseChange, ...]  # worse ones first, then by seconds
@@ -69,7 +69,7 @@ class RunDiff(Shown):
 
     @property
     def slower(self) -> float:
-        """The time that the later run spent compiling, as a multiple of that of the earlier one; 1.0 if neither compiled."""
+        """The compile time of the later run as a multiple of that of the earlier run; 1.0 if neither compiled."""
         (compiling,) = (amount for amount in self.amounts if amount.name == COMPILING)
         if not compiling.before:
             return 1.0 if not compiling.after else float("inf")

@@ -39,7 +39,7 @@ class SavedTensor(Record):
     used_by: tuple[str, ...] = ()  # the operators of backward that read it: "aten.mm.default"
     reads_as_mask: bool = False  # backward reads which elements are 0, or their signs
     computed_from: tuple[str, ...] = ()  # with recompute(): the saved tensors and inputs it is computed from
-    enlarged_by: tuple[str, ...] = ()  # what backward computes again from it and enlarges an error, such as exp or sin
+    enlarged_by: tuple[str, ...] = ()  # operators that backward runs on it again and that enlarge its error, such as exp
 
     @property
     def is_activation(self) -> bool:
@@ -59,7 +59,7 @@ class PeakTensor(Record):
 
 @dataclass(frozen=True, slots=True)
 class SavedGraph(Record):
-    """What one forward graph saves for backward."""
+    """The tensors that one forward graph saves for backward."""
 
     generation: int
     id: str  # compile id "0/0"

@@ -1,4 +1,4 @@
-"""What functions of `dynx.saved` return: what a function saves, the error of its gradients, and a plan for a budget."""
+"""Results of `dynx.saved`: the tensors that a function saves, the error of its gradients, and a plan for a budget."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class SavedReport(Shown):
-    """The result of `saved.report`: what the graphs of a function save, and what eager code beside them does.
+    """The result of `saved.report`: the tensors that the graphs of a function and eager code between them save.
 
-    Peaks are the most bytes that are allocated at once, above what was allocated before: measured on CUDA, else simulated in
-    the order of the graphs, the largest of any graph.
+    A peak is the most bytes allocated at once, above those allocated before: measured on CUDA, else simulated in the order of
+    the graph, the largest of any graph.
     """
 
     graphs: tuple[SavedGraph, ...]
@@ -53,7 +53,7 @@ class SavedReport(Shown):
 
 @dataclass(frozen=True, slots=True)
 class ParameterError(Record):
-    """How far the gradient of one parameter is from that without hooks."""
+    """The error that hooks cause in the gradient of one parameter."""
 
     name: str
     cosine: float  # 1 for the same direction
@@ -63,7 +63,7 @@ class ParameterError(Record):
 
 @dataclass(frozen=True, slots=True)
 class GradError(Shown):
-    """The result of `saved.grad_error`: how far gradients under hooks are from those without."""
+    """The result of `saved.grad_error`: the error that hooks cause in gradients."""
 
     cosine: float  # of all gradients as one vector
     relative: float
@@ -80,24 +80,24 @@ class TriedRule(Record):
     rule: str
     freed_bytes: int
     relative: float  # error of all gradients
-    seconds: float | None = None  # to pack and unpack its tensors once, not compiled; None where that was not measured
+    seconds: float | None = None  # to pack and unpack its tensors once, not compiled; None if not measured
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan(Shown):
-    """The result of `saved.plan`: the rules that fit the budget, and what was tried for them."""
+    """The result of `saved.plan`: rules chosen for the budget, and the rules that were tried."""
 
     code: str  # Python code that makes the hooks
     rules: tuple[str, ...]
     bytes: int  # of the activations without rules
-    saved_bytes: int  # with them
+    saved_bytes: int  # with the rules
     budget: int  # in bytes
     relative: float  # error of all gradients with the rules
     cosine: float
     tried: tuple[TriedRule, ...]
     notes: tuple[str, ...] = ()
     seconds: float | None = None  # of forward and backward with the rules
-    seconds_before: float | None = None  # without
+    seconds_before: float | None = None  # without the rules
 
     @property
     def fits(self) -> bool:

@@ -11,16 +11,16 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class Symbol(Record):
-    """A symbolic size, stride or number: its name, where its value comes from, and what is known of it."""
+    """A symbolic size, stride or number: its name, the sources of its value, its range and its replacement."""
 
     name: str  # "s77"
-    alias: str  # the name that dynx displays: that of torch, or for a longer one its letter and the order of creation, "s0"
+    alias: str  # the name that dynx displays: torch's name, or if that is long its letter and the order of creation, "s0"
     sources: tuple[str, ...]  # "L['x'].size()[0]"; several if torch gave equal sizes one symbol
     hint: str | None  # its value in the call that was traced
     low: str  # the range that the graph is valid for
     high: str
     collided: bool  # another source has the same number, so that the name depends on the order of creation
-    value: str | None = None  # what it was replaced by, "4", or an expression of other symbols
+    value: str | None = None  # its replacement: a number, "4", or an expression of other symbols
     location: Location | None = None  # the line that fixed it to one value
 
 
@@ -34,7 +34,7 @@ class SymbolReport(Shown):
 
 @dataclass(frozen=True, slots=True)
 class NameCollision(Record):
-    """Sources whose symbols want the same number: which of them gets it depends on the order of creation."""
+    """Sources for which a scheme computes the same number: which symbol gets it depends on the order of creation."""
 
     number: int
     sources: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Describe how records are listed: as lines on a terminal, as the rows of a table in a notebook.
 
-A table yields cells, which are plain values; each view has its own words for them (`dynx/report/_cells.py`).
+A table yields cells, which are plain values; each view formats them itself (`dynx/report/_cells.py`).
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Table(Generic[R]):
     columns: tuple[str, ...] = ()
     cells: Callable[[R], Iterable[tuple[Cell, ...]]] = _no_cells  # the rows of one record
     lines: Callable[[R], Iterable[Line]] | None = None
-    heading: str = ""  # the title in a notebook, where it differs
-    brief: str = ""  # the title on a terminal without `--full`; a table without one is shown only with it
+    heading: str = ""  # the title in a notebook, if it differs
+    brief: str = ""  # the title on a terminal without `--full`; if empty, the table is shown only with `--full`
     is_brief: Callable[[R], bool] = _every  # whether a record is shown without `--full`
     style: str = ""  # of the facts on a terminal, as rich names it
     order: int = 500  # tables are shown in ascending order

@@ -24,7 +24,7 @@ class LineCost(Record):
     nodes: tuple[str, ...]  # FX nodes that the line added to the graph
     guards: tuple[TracedGuard, ...]  # that the line requested, even if another line had requested them before
     shape_guards: tuple[str, ...]
-    exceptions: int  # of the traced code, raised or propagated here
+    exceptions: int  # of the traced code, raised or propagated by the line
 
 
 @dataclass(frozen=True, slots=True)

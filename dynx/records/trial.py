@@ -16,18 +16,18 @@ Outcome = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Events(Record):
-    """What a run of a program cost: how often it compiled again, broke a graph, or left a function uncompiled."""
+    """The costs of a run: recompiles, graph breaks, uncompiled functions, and compile time."""
 
     recompiles: int
     graph_breaks: int
     gave_up: int  # functions that reached a recompile limit
     eager: int  # functions that run eagerly because of a graph break
-    failed: int  # compilations
-    seconds: float  # of compiling
+    failed: int  # compilations that failed
+    seconds: float  # spent compiling
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How often each of them happened."""
+        """All costs except the seconds."""
         return tuple(count for _, count in self._counts())
 
     def __str__(self) -> str:
@@ -35,13 +35,13 @@ class Events(Record):
         return ", ".join(parts) or "nothing to fix"
 
     def to(self, after: Events) -> str:
-        """Return what changed: `recompiles 4 → 1, graph breaks 2 → 0`."""
+        """Return the counts that changed: `recompiles 4 → 1, graph breaks 2 → 0`."""
         pairs = zip(self._counts(), after._counts(), strict=True)
         parts = (f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new)
         return ", ".join(parts) or str(self)
 
     def unchanged(self, after: Events) -> str:
-        """Return the counts of the largest costs that are the same afterwards: `1 gave up`."""
+        """Return the counts of the largest costs that did not change: `1 gave up`."""
         pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
         return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
 
@@ -66,7 +66,7 @@ class Trial(Record):
     outcome: Outcome
     before: Events
     after: Events | None = None  # None if the program did not end, or could not be changed
-    same_output: bool | None = None  # standard output, exit code and the values asked for; None if not compared
+    same_output: bool | None = None  # standard output, exit code and requested values; None if not compared
     reason: str = ""  # what differs, or what was raised
     written_at: tuple[Location, ...] = ()  # the lines that the fix changes, as they were before; empty if it changes no file
 
@@ -77,7 +77,7 @@ class Trial(Record):
 
     @property
     def result(self) -> str:
-        """What the trial showed, in one line: `recompiles 4 → 1, same output`."""
+        """The result of the trial in one line: `recompiles 4 → 1, same output`."""
         if self.is_kept and self.after is not None:
             return f"{self.before.to(self.after)}, same output"
         return f"{self.outcome}: {self.reason}" if self.reason else self.outcome

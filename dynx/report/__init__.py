@@ -1,6 +1,6 @@
 """Views of runs and records: for a terminal (rich), for a notebook (HTML), and as Perfetto traces.
 
-No API: runs and records display themselves. This package does not import torch.
+This package is private: runs and records display themselves. It does not import torch.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def terminal(run: RunRecords, *, full: bool = False, top: int | None = None, fil
     Args:
         run: the run.
         full: adds the tables of all records.
-        top: the number of findings that are shown, most expensive first, and without `full` of rows of each table; by
-            default 10, with `full` all.
+        top: the number of findings, the most expensive first, and without `full` of rows of each table; by default 10, with
+            `full` all.
         file: the run file, named in the command that shows the remaining findings.
     """
     from dynx.report._terminal import screen

@@ -56,7 +56,7 @@ def amount(cell: Cell) -> str:
 
 
 def cost(cell: Cell) -> tuple[float, int]:
-    """Return the seconds and the count in the first cell of a line on a terminal, 0 where it has none."""
+    """Return the seconds and the count in the first cell of a line on a terminal; 0 if absent."""
     return (cell.value if isinstance(cell, Seconds) else 0.0), (cell.number if isinstance(cell, Times) else 0)
 
 

@@ -1,4 +1,4 @@
-"""Render findings for a terminal: wrong values first, then the most expensive; fold those that differ only by their line."""
+"""Render findings for a terminal: wrong values first, then the most expensive; fold findings that differ only by their line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.report import _cells as cells
 from dynx.report import _words as words
 from dynx.report._grid import Column, Grid
 
-TOP = 10  # findings shown by default: two screens of a terminal; what is left costs less than any of them
+TOP = 10  # findings shown by default: two screens of a terminal
 _WIDE = 110  # terminal width in columns from which each finding fits on one line
 _TABLE = (
     Column("lost", "whole", right=True),
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def first(self) -> Finding:
-        """The finding whose line and text stand for all."""
+        """The finding whose line and texts are shown."""
         return self.findings[0]
 
     @property
@@ -64,7 +64,7 @@ class Row:
 def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
     """Fold findings that differ only by their line in one file and function, or class, in the order of `Finding.rank`.
 
-    For example, three `print` calls in one `forward`, or the resume functions that one changed size recompiles. Findings with
+    Examples are three `print` calls in one `forward`, or resume functions that one changed size recompiles. Findings with
     different titles or advice have different causes, and are never folded.
     """
     groups: dict[tuple[str, ...], list[Finding]] = {}
@@ -98,7 +98,7 @@ def more(hidden: tuple[Row, ...]) -> str:
 
 
 def command(hidden: tuple[Row, ...], shown: tuple[Row, ...], file: Path | None) -> str:
-    """Return how to see all findings: a command, or an attribute if the run is in no file."""
+    """Return how to see all findings: a command, or an attribute of the run if it has no run file."""
     count = len(shown) + sum(len(row.findings) for row in hidden)
     return f"{words.show(file)} --top {count}" if file is not None else "see run.findings"
 
@@ -155,7 +155,7 @@ def numbers_of(row: Row, states: dict[tuple[str, int], int]) -> tuple[int, ...]:
 
 
 def _cost(row: Row) -> Text:
-    """Render the compile time that a finding costs, or that it leaves wrong values."""
+    """Render the compile time that a finding costs, or "wrong" for wrong values."""
     return Text("wrong", style="bold red") if row.first.wrong else Text(words.seconds(row.seconds))
 
 

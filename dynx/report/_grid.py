@@ -21,8 +21,8 @@ Kind = Literal["text", "whole", "cut"]
 Line = Iterator[tuple[Text, int]]  # cells, each with the number of spaces before it
 
 _GAP = 2  # spaces between columns
-_LEAST = (18, 10)  # columns of a wrapped text: a short one is whole, unless the terminal is too narrow for that
-_SHORT = 26  # columns of a cell that is beside others in a paragraph
+_LEAST = (18, 10)  # least widths of wrapped text; the second for narrow terminals
+_SHORT = 26  # greatest width of a cell that shares a line with others
 _EMPTY = Text("")
 
 
@@ -32,7 +32,7 @@ class Column:
 
     Attributes:
         name: The heading.
-        kind: A "text" is wrapped, a "whole" cell is on one line, one that is "cut" ends with an ellipsis if it is too long.
+        kind: "text" cells are wrapped, "whole" cells stay on one line, "cut" cells end with an ellipsis if they are too long.
         right: Whether the cells are aligned right.
         least: The least width of the column.
     """
@@ -71,7 +71,7 @@ class Grid:
     def _widths(self, available: int) -> list[int] | None:
         """Return the widths of the columns; None if they do not fit.
 
-        What whole columns leave is shared by the others: none gets more than it needs, or less than is readable.
+        The other columns share the width that "whole" columns leave: none gets more than it needs, or less than is readable.
         """
         cells = [[row[index] for row in self.rows] for index in range(len(self.columns))]
         needs = [
@@ -102,7 +102,7 @@ class Grid:
             after = _GAP + (0 if column.right else missing)
 
     def _paragraphs(self, width: int) -> Iterator[Line]:
-        """Yield the lines of a paragraph for each row: short cells beside each other, each long one from a new line."""
+        """Yield the lines of a paragraph for each row: short cells share a line, each long cell begins a new line."""
         for row in self.rows:
             indent = 0
             cells = [_named(column, cell) for column, cell in zip(self.columns, row, strict=True) if cell.plain]
@@ -119,7 +119,7 @@ def named(rows: Iterable[tuple[str, Text]], indent: int = 0) -> Grid:
 
 
 def _floor(column: Column, cells: Sequence[Text], least: int) -> int:
-    """Return the least width of a column: what it needs if it is whole, else what is readable, with whole line numbers."""
+    """Return the least readable width of a column, with whole line numbers; no limit for a "whole" column."""
     return sys.maxsize if column.kind == "whole" else max(least, len(column.name), *map(wrap.least, cells))
 
 
@@ -134,7 +134,7 @@ def _lines(column: Column, cell: Text, width: int) -> Sequence[Text]:
 
 
 def _shared(floors: Sequence[int], needs: Sequence[int], room: int) -> list[int]:
-    """Return widths from `floors` to `needs` that fill the room: the narrowest grows first, so that short texts are whole."""
+    """Return widths between `floors` and `needs` that fill the room; the narrowest column grows first, to fit short texts."""
     widths = list(floors)
     for _ in range(room - sum(floors)):
         growing = [index for index, need in enumerate(needs) if widths[index] < need]
@@ -149,7 +149,7 @@ def _widest(cell: Text) -> int:
 
 
 def _named(column: Column, cell: Text) -> Text:
-    """Return a cell behind its heading; a short one is wrapped as one word."""
+    """Return a cell with its heading before it; a short cell is not wrapped."""
     named = Text.assemble((f"{column.name}: ", "dim"), cell) if column.name else cell.copy()
     if named.cell_len <= _SHORT and "\n" not in named.plain:
         named.plain = wrap.unbroken(named.plain)
@@ -157,7 +157,7 @@ def _named(column: Column, cell: Text) -> Text:
 
 
 def _segments(cell: Text, console: Console) -> Iterator[Segment]:
-    """Yield the segments of one line of text; without spans there is one, which needs no search for a style."""
+    """Yield the segments of one line of text; a text without spans is a single segment, which is faster to make."""
     if cell.spans:
         yield from cell.render(console)
     else:

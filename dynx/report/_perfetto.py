@@ -45,7 +45,7 @@ def document(run: RunRecords) -> str:
 
 
 def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
-    """Return each compilation with its seconds and those of the compilations nested in it, which `Compile.seconds` excludes.
+    """Yield each compilation with its seconds, including nested compilations, which `Compile.seconds` excludes.
 
     torch compiles one frame at a time, so compilations that overlap are nested.
     """
@@ -67,7 +67,7 @@ def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
 
 
 class _Known:
-    """What a run has about each compilation, by key."""
+    """Records of each compilation of a run, by key."""
 
     def __init__(self, run: RunRecords) -> None:
         self.function = {compile.key: compile.location.function for compile in run.compiles}

@@ -17,7 +17,7 @@ _LEAST = 0.01  # share of the compile time from which a phase is shown: below it
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One part of the compile time, such as what inductor took of it."""
+    """One part of the compile time, such as the seconds of inductor."""
 
     name: str
     seconds: float
@@ -29,7 +29,7 @@ class Share:
 def by_phase(run: RunRecords) -> tuple[Share, ...]:
     """Return the seconds of each phase, in the order in which torch.compile runs them; phases below 1 % are omitted.
 
-    Backward graphs that are compiled at the first `backward()` are a part of their own: torch does not split their seconds.
+    Backward graphs that are compiled at the first `backward()` are one more part: torch does not report their phases.
     """
     total: dict[str, float] = {"Dynamo": 0.0, "AOTAutograd": 0.0}
     for compile in run.compiles:

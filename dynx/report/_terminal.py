@@ -26,8 +26,8 @@ from dynx.report._grid import Column, Grid
 from dynx.report._wrap import Wrapped
 
 _ENTRY = (Column(kind="whole", right=True, least=7), Column())
-_COMMAND = 20  # columns that a command has beside the environment at least
-_SHOWN = 5  # unreadable lines of the run file that are listed; the others are only counted
+_COMMAND = 20  # least width of the command beside the environment
+_SHOWN = 5  # unreadable lines of the run file that are listed; further lines are only counted
 
 
 def screen(run: RunRecords, *, full: bool, top: int | None = None, file: Path | None = None) -> RenderableType:
@@ -36,8 +36,8 @@ def screen(run: RunRecords, *, full: bool, top: int | None = None, file: Path | 
     Args:
         run: the run.
         full: adds the tables of all records.
-        top: how many findings, and rows of a table without `full`, are shown; by default 10, with `full` all.
-        file: the run file, for the command that shows the remaining ones.
+        top: the number of findings, and without `full` of rows of each table; by default 10, with `full` all.
+        file: the run file, for the command that shows the remaining findings.
     """
     if top is None and not full:
         top = findings.TOP
@@ -179,7 +179,7 @@ def _rows(table: listing.Table[Any], records: tuple[Record, ...], *, full: bool)
 def _entries(title: str, rows: Iterable[_Entry], limit: int | None = None) -> RenderableType | None:
     """Render a titled list of records; None if it is empty.
 
-    Of a list longer than `limit`, only the most expensive rows, or those with the highest counts, are shown.
+    If it is longer than `limit`, only the most expensive rows are shown; at equal cost, those with the highest counts.
     """
     entries = list(rows)
     hidden: list[_Entry] = []
@@ -206,7 +206,7 @@ def _failed(run: RunRecords) -> Iterator[_Entry]:
 
 
 def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
-    """Render every compilation, grouped by function, and below them why Dynamo skipped some."""
+    """Render every compilation, grouped by function, then the reasons for skipped ones."""
     if not run.compiles:
         return
     names = _phases(run)
@@ -259,7 +259,7 @@ def _skipped(run: RunRecords) -> Iterator[_Entry]:
         yield _Entry(f"{len(group)}x", Text(reason), Text(", ".join(files), style="cyan"))
 
 
-_PHASES = {"trace": "Dynamo", "aot": "AOT", "backend": "backend", "guards": "guards"}  # the names of their columns
+_PHASES = {"trace": "Dynamo", "aot": "AOT", "backend": "backend", "guards": "guards"}  # names of columns
 
 
 def _phases(run: RunRecords) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Render without blanks at the ends of lines, with which rich fills tables and paddings."""
+"""Remove the trailing blanks with which rich fills the lines of tables and paddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.segment import Segment
 
 
 class Trimmed:
-    """Rich renderable without blanks at the ends of lines, except those with a background on a terminal."""
+    """Rich renderable without trailing blanks, except blanks with a background color on a terminal."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content
@@ -25,7 +25,7 @@ class Trimmed:
 
 
 def _trimmed(segments: Iterator[Segment], *, has_colors: bool) -> Iterator[Segment]:
-    """Yield the segments of a line from its end to its beginning."""
+    """Trim a line, whose segments are read and yielded from its end."""
     is_end = True
     for segment in segments:
         if is_end and not segment.control and not (has_colors and segment.style is not None and segment.style.bgcolor):

@@ -1,4 +1,4 @@
-"""Why nothing was compiled in a run: what its records prove, with what to do; that it is not known where they prove nothing."""
+"""Explain from the records of a run why nothing was compiled, with advice; if they prove no reason, say that it is unknown."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import NamedTuple
 from dynx.records import Compile, CompileUse, Location, RunRecords
 from dynx.report import _words as words
 
-_SHOWN = 5  # functions that were skipped; the others are only counted
+_SHOWN = 5  # skipped functions that are listed; more are only counted
 _CALL_IT = "call the function that torch.compile returns, not the one that it is given"
 _UNKNOWN = "TORCH_LOGS=+dynamo prints what torch does"
 
 
 class Why(NamedTuple):
-    """A reason for which nothing was compiled."""
+    """A reason why nothing was compiled, with advice."""
 
     reason: str
     advice: str = ""
 
 
-# what torch says of a skipped function, in part: what that means, and what to do
+# part of torch's reason for skipping a function: the reason in plain words, and the advice
 _SKIPS = {
     "tracing is disabled": ("torch._dynamo.config.disable is on", "unset TORCH_COMPILE_DISABLE, or set it to False"),
     "dispatch mode": ("a torch dispatch mode is active", "call the function outside of the mode"),
@@ -38,7 +38,7 @@ def is_uncompiled(run: RunRecords) -> bool:
 
 
 def why(run: RunRecords) -> list[Why]:
-    """Return the reasons for which nothing was compiled, as far as the run proves them; one that says so if it proves none."""
+    """Return the reasons why nothing was compiled; if the run proves none, a single text that the reason is unknown."""
     known = [*_skipped(run), *(reason for use in run.uses for reason in _of_use(use, run))]
     return known or [_unknown(run)]
 
@@ -64,7 +64,7 @@ def _reason(compile: Compile) -> str:
 
 
 def _of_use(use: CompileUse, run: RunRecords) -> Iterator[Why]:
-    """Yield what the use of torch.compile says."""
+    """Yield reasons from the uses of torch.compile."""
     for text in use.raised:
         is_backend = text.startswith("InvalidBackend")
         yield Why(
@@ -113,6 +113,6 @@ def _at(location: Location | None) -> str:
 
 
 def _ended(run: RunRecords) -> str:
-    """Return how the program ended, if not as it should."""
+    """Return how the program ended if it failed, or an empty text."""
     outcome = str(run.end.get("outcome", ""))
     return "" if outcome in ("", "finished", "exit 0") else f"; the program ended with {outcome.removeprefix('raised ')}"

@@ -90,7 +90,7 @@ def rank(header: Mapping[str, Any]) -> str:
 def place(location: Location) -> str:
     """Format a location as `model.py:58`; for a location in a library, the line of the user's code that called it, if known.
 
-    It is one word of a text that is wrapped.
+    The result counts as one word when text is wrapped.
     """
     own = location.own
     return unbroken(f"{short_path(own.file)}:{own.line}")

@@ -1,4 +1,4 @@
-"""Wrap text between words, and never inside of a location `path:line`: one that is too long loses its first folders."""
+"""Wrap text between words, but never inside a location `path:line`: a location that is too long loses its first folders."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.text import Text
 
-UNBROKEN = "\u00a0"  # the space inside of what is one word, such as a path with spaces; a terminal shows an ordinary one
+UNBROKEN = "\u00a0"  # a space that does not end a word, as in a path with spaces; shown as an ordinary space
 _WORD = re.compile(rf"(?:\S|{UNBROKEN})+")
 _PLACE = re.compile(r"""(?P<before>[('"`\[]*)(?P<path>.+)(?P<after>:\d+\D*)""", re.DOTALL)
-_PART = re.compile(r"[^.(,/]*[.(,/]+|[^.(,/]+")  # of a long name
+_PART = re.compile(r"[^.(,/]*[.(,/]+|[^.(,/]+")  # parts of a long name
 _SMALL_PART = re.compile(r"[^_]*_+|[^_]+")
-_TAIL = 28  # columns that a file name and a line get at least, however long the name is
+_TAIL = 28  # columns that are reserved for a file name and line, even if the name is longer
 
 
 def unbroken(text: str) -> str:
-    """Return a text that is wrapped as one word."""
+    """Return a text that is not wrapped at its spaces."""
     return text.replace(" ", UNBROKEN)
 
 
@@ -36,13 +36,13 @@ def lines(text: Text, width: int) -> list[Text]:
 
 
 def least(text: Text) -> int:
-    """Return the columns that a text needs so that each of its locations has its file name and line."""
+    """Return the least width at which every location in a text keeps its file name and line."""
     tails = (_tail(match[0]) for match in _WORD.finditer(text.plain))
     return max((min(cell_len(tail), _TAIL) for tail in tails if tail), default=1)
 
 
 def shortened(place: str, width: int) -> str:
-    """Shorten a location `path:line` to a number of columns from the left, by folders where that is enough."""
+    """Shorten a location `path:line` to a number of columns: drop its first folders, then the start of its file name."""
     match = _PLACE.fullmatch(place)
     if match is None or cell_len(place) <= width:
         return place
@@ -90,7 +90,7 @@ def _wrapped(text: Text, width: int) -> Sequence[Text]:
 
 
 def _with_short_places(text: Text, width: int) -> Text:
-    """Return the text with each location shortened that is longer than a line."""
+    """Return the text with shortened locations where they are longer than a line."""
     parts, last = [], 0
     for match in _WORD.finditer(text.plain):
         short = shortened(match[0], width)
@@ -105,7 +105,7 @@ def _with_short_places(text: Text, width: int) -> Text:
 
 
 def _splits(word: str, width: int, column: int) -> Iterator[int]:
-    """Yield where a word that is longer than a line is split: after `.`, `/`, `(` or `,`, else after `_`, else anywhere."""
+    """Yield the indices at which to split a word longer than a line: after `.`, `/`, `(`, `,`, or after `_`, or anywhere."""
     if column + cell_len(word) <= width:
         return
     at, used = 0, column

@@ -1,21 +1,22 @@
-"""Activation memory: store what graphs save for backward in fewer bytes, and see what they save.
+"""Activation memory: store the tensors that are saved for backward in fewer bytes, and report them.
 
-Training keeps the tensors that backward needs: for large models most of the memory. `saved.hooks` stores them in another form,
-which the compiled forward graph computes and the backward graph undoes:
+Training keeps the tensors that backward needs; for large models, they take most of the memory. Under `saved.hooks`, the
+compiled forward graph packs these tensors, and the backward graph unpacks them:
 
     with saved.hooks(saved.rule(saved.codecs.fp8(), min_numel=1024)):
         loss = compiled_model(batch)
     loss.backward()
 
-- `saved.hooks(*rules)`: the context manager; `saved.rule(codec, ...)`: what a codec packs; `saved.codecs`: how.
-- `saved.report(fn, *args, hooks=)`: what is saved, tensor by tensor; `saved.grad_error`: what it does to the gradients;
-  `saved.plan(fn, *args, budget="60%")`: rules for a budget.
-- `saved.inlineable_hooks`: the same for a pack and unpack function of your own.
+- `saved.hooks(*rules)`: the context manager; `saved.rule(codec, ...)`: which tensors a codec packs; `saved.codecs`: the codecs.
+- `saved.report(fn, *args, hooks=)`: the saved tensors; `saved.grad_error`: the error that hooks cause in the gradients;
+  `saved.plan(fn, *args, budget="60%")`: rules that fit a budget.
+- `saved.inlineable_hooks`: hooks with a pack and an unpack function of your own.
 
-How it works. torch inlines a pair of saved-tensor hooks that are GraphModules, but only for tensors that its mode selects, at
-the end of forward and the beginning of backward, and without checks. dynx passes torch a pair that stands for the rules
-(`_published`), and edits the two graphs itself (`_graphs`) where AOTAutograd has just split them. Outside of graphs, the same
-pair packs eagerly (`_eager`). The pair has the same name and hash in every process, so that AOTAutograd's cache is hit.
+How it works. torch inlines a pair of saved-tensor hooks that are GraphModules, but only for tensors that its
+filtering mode selects, at the end of forward and the beginning of backward, and without checks. dynx passes torch a pair that
+represents the rules (`_published`), and edits the graphs itself (`_graphs`) after AOTAutograd has partitioned them. Outside of
+graphs, the same pair packs eagerly (`_eager`). The pair has the same name and hash in every process, so that AOTAutograd's
+cache is hit.
 """
 
 from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor

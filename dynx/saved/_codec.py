@@ -15,23 +15,23 @@ Refuse = Callable[[torch.Tensor], str]
 class Codec:
     """How a tensor is stored between forward and backward.
 
-    `pack` and `unpack` are traced into the compiled graphs, so they consist of operators of torch, with sizes as in any traced
-    code: no data-dependent branches, no tensors from outside, no random numbers.
+    `pack` and `unpack` are traced into the compiled graphs, so they must consist of torch operators: no data-dependent branches
+    or sizes, no tensors from outside, no random numbers.
 
     Attributes:
-        name: As reports show it, such as `"fp8(row)"`.
-        pack: Takes the tensor, and returns what is stored: tensors, sizes and constants in tuples, lists or dicts.
-        unpack: Takes what `pack` returned, and returns a tensor of the same shape, dtype and device as the first.
-        dtypes: Which tensors it takes: `"floating"`, `"bool"`, or `"any"`.
-        is_exact: Every element is the same afterwards.
-        keeps_zeros: Exact zeros stay zeros, and no sign changes. Where it is False, a tensor that backward reads as a mask is
-            not packed, such as the output of ReLU: its zeros would let the gradient pass.
-        keeps_mask: No element becomes 0 that was not, but for denormal ones: a tensor that backward reads as a mask lets the
-            same gradients pass.
-        zero_mask_only: The codec keeps one bit for each element. Of floating-point tensors it takes those for which that is
-            enough, and gets them as a bool tensor.
+        name: The name in reports, such as `"fp8(row)"`.
+        pack: Takes the tensor, and returns the values to store: tensors, sizes and constants in tuples, lists or dicts.
+        unpack: Takes the result of `pack`, and returns a tensor with the shape, dtype and device of the packed tensor.
+        dtypes: The dtypes that the codec takes: `"floating"`, `"bool"`, or `"any"`.
+        is_exact: Whether every element is the same after unpacking.
+        keeps_zeros: Whether exact zeros stay zeros and no sign changes. If False, tensors that backward reads as masks are not
+            packed, such as the output of ReLU: a changed zero would let the gradient pass.
+        keeps_mask: Whether no nonzero element becomes 0, except denormal ones, so that a tensor that backward reads as a mask
+            lets the same gradients pass.
+        zero_mask_only: Whether the codec stores one bit per element. It takes floating-point tensors only if one bit is enough,
+            and receives them as bool tensors.
         refuses: Takes a tensor, and returns why the codec cannot pack it, or `""`.
-        code: The expression that makes the codec, as `saved.plan` writes it.
+        code: The expression that creates the codec, for `saved.plan`.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Codec:
     code: str = ""
 
     def why_not(self, tensor: torch.Tensor) -> str:
-        """Return why the codec does not take a tensor, or an empty string; only its metadata is read."""
+        """Return why the codec does not take a tensor, or an empty string; only the tensor's metadata is read."""
         if self.dtypes == "floating" and not (tensor.dtype.is_floating_point and tensor.element_size() > 1):
             return f"{self.name} is for floating-point tensors of 16 bits or more, not {_short(tensor.dtype)}"
         if self.dtypes == "bool" and not (

@@ -1,4 +1,4 @@
-"""Hash the functions and options of codecs and rules, so that equal ones have the same hash in every process."""
+"""Hash the functions and options of codecs and rules; equal rules have the same hash in every process."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SIZE = 16  # bytes
 
 
 def digest(*values: Any) -> str:
-    """Return a hash of values: of functions their code, defaults, closure, and the globals that they read, recursively.
+    """Return a hash of values. A function is hashed by its code, defaults, closure and the globals it reads, recursively.
 
-    Depends on the version of torch and on the source of `dynx.saved`, which edits the graphs.
+    The hash depends on the version of torch, and on the source of `dynx.saved` and `dynx._fx`, which edit the graphs.
 
     Raises:
-        UsageError: a value cannot be compared between processes, such as a list or tensor that a function closes over.
+        UsageError: A value cannot be compared between processes, such as a list or tensor that a function closes over.
     """
     reader = _Reader()
     for value in values:
@@ -49,7 +49,7 @@ def own_source() -> bytes:
 
 
 class _Reader:
-    """Adds values to a hash; tracks the values being read, since they may contain themselves."""
+    """Adds values to a hash; tracks the values being read, since a value may contain itself."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=_SIZE)
@@ -71,7 +71,7 @@ class _Reader:
         return None
 
     def _parts(self, value: Any, what: str) -> Iterator[tuple[str, Any]]:
-        """Yield what a value consists of, each with a name."""
+        """Yield the parts of a value, each with a name."""
         if isinstance(value, Enum):
             yield str(value), value.value
         elif isinstance(value, tuple):

@@ -1,7 +1,7 @@
 """Pack saved tensors where no graph is compiled: in eager code, and between the graphs of a function with graph breaks.
 
-Without a graph, the module and name of a tensor are not known, nor how backward will read it: rules with these options do not
-apply, and a tensor that only an operation such as ReLU saves is taken for a mask by the name of that operation.
+Without a graph, the module and name of a tensor are unknown, and how backward will read it. Rules with the options `module` or
+`name` do not apply, and the output of an operation such as ReLU counts as a mask.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dynx.saved._codec import Codec
 from dynx.saved._rules import Candidate, Rule
 from dynx.saved.codecs._recompute import NAME as RECOMPUTE
 
-_MASKS = ("ReluBackward0", "ThresholdBackward0", "ReluBackward1", "LeakyReluBackward0")  # operations whose result is their mask
+_MASKS = ("ReluBackward0", "ThresholdBackward0", "ReluBackward1", "LeakyReluBackward0")  # they read the result as a mask
 
 
 class Packed(NamedTuple):
-    """What is stored for a tensor, with what unpack has to return."""
+    """The stored form of a tensor, and the shape, dtype and device that unpack has to restore."""
 
     stored: Any
     codec: Codec
@@ -45,7 +45,7 @@ _watching: list[list[EagerTensor]] = []
 
 
 def pack_eagerly(tensor: torch.Tensor, rules: Sequence[Rule], *, validate: bool) -> Any:
-    """Return what is stored for a tensor that eager code saves: the tensor, or a `Packed`."""
+    """Return the stored form of a tensor that eager code saves: the detached tensor, or a `Packed`."""
     if torch.compiler.is_compiling() or torch.is_inference(tensor):
         return tensor.detach()
     candidate = _candidate(tensor, needs_line=any(rule.line is not None for rule in rules) or bool(_watching))
@@ -58,11 +58,11 @@ def pack_eagerly(tensor: torch.Tensor, rules: Sequence[Rule], *, validate: bool)
         _note(EagerTensor(tensor, candidate, rule, packed.stored))
         return packed
     _note(EagerTensor(tensor, candidate, None, tensor))
-    return tensor.detach()  # autograd attaches its history again; the tensor itself would be kept alive by its own graph
+    return tensor.detach()  # autograd restores the history; undetached, the tensor would be kept alive by its own graph
 
 
 def unpack_eagerly(packed: Any) -> torch.Tensor:
-    """Return the tensor for what `pack_eagerly` returned."""
+    """Return the tensor that `pack_eagerly` packed."""
     if not isinstance(packed, Packed):
         return packed
     with torch.no_grad():
@@ -87,7 +87,7 @@ def _note(found: EagerTensor) -> None:
 
 
 def watch_eager(tensors: list[EagerTensor]) -> None:
-    """Append every tensor that eager code saves under hooks of dynx to a list, until `unwatch_eager`."""
+    """Append every tensor that eager code saves under dynx hooks to `tensors`, until `unwatch_eager` is called."""
     _watching.append(tensors)
 
 
@@ -111,14 +111,14 @@ def _candidate(tensor: torch.Tensor, *, needs_line: bool) -> Candidate:
 def _kind(tensor: torch.Tensor) -> SavedKind:
     base = tensor._base if tensor._base is not None else tensor
     if base.grad_fn is not None or (tensor.dtype is torch.bool and not base.requires_grad):
-        return "activation"  # masks, as of dropout, need no gradient
+        return "activation"  # masks, such as that of dropout, require no gradient
     if base.requires_grad:
         return "param"
     return "buffer" if isinstance(base, torch.nn.Buffer) else "input"
 
 
 def stored_bytes(stored: Any, device: torch.device) -> int:
-    """Return the bytes of the tensors in what a codec stores, on one device."""
+    """Return the bytes of the tensors on `device` among the values that a codec stores."""
     leaves: Iterable[Any] = torch.utils._pytree.tree_leaves(stored)
     tensors = {id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.device == device}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

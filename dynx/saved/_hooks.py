@@ -1,4 +1,4 @@
-"""`hooks`: store what graphs save for backward as rules say."""
+"""`hooks`: pack the tensors that are saved for backward, as rules select."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class SavedHooks:
     """The context manager and decorator that `saved.hooks` returns; it can be entered again, also from another thread.
 
-    Copies and unpickled ones have equal rules and compile nothing again; they are entered by themselves.
+    Copies, also by pickle, have equal rules and cause no recompile; each copy is entered and exited by itself.
     """
 
     def __init__(self, rules: tuple[Rule, ...], cache_hash: str | None, *, validate: bool, schedule: Schedule) -> None:
@@ -37,7 +37,7 @@ class SavedHooks:
         self._cache_hash = cache_hash
         self._published = publish(key, rules, validate=validate, schedule=schedule)
         self._entered = threading.local()
-        self._global: tuple[str, str] | None = None  # module and name under which a decorator leaves it
+        self._global: tuple[str, str] | None = None  # module and name of the global that refers to it
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -85,34 +85,33 @@ class SavedHooks:
 
 
 def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, schedule: Schedule = "auto") -> SavedHooks:
-    """Store the tensors that are saved for backward as rules say: a context manager around the forward pass.
+    """Return a context manager for the forward pass that packs the tensors saved for backward.
 
-    A function of torch.compile that is called in this context is compiled with the codecs in its forward and backward graph, by
-    every backend that has AOTAutograd (inductor, aot_eager, dynx_cudagraphs); eager code packs while it runs. A tensor is
-    packed by the first rule that applies to it. New contexts with equal rules compile nothing again, and hit AOTAutograd's
-    cache on disk in a later process.
+    A compiled function that is called in the context has the codecs in its forward and backward graph, with every backend that
+    uses AOTAutograd (inductor, aot_eager, dynx_cudagraphs). Eager code packs while it runs. A tensor is packed by the first
+    rule that applies to it. New contexts with equal rules cause no recompile, and hit AOTAutograd's cache in a later process.
 
-    Enter the context around the call of the compiled function, not in it: there it breaks the graph. Under `torch.no_grad`
-    nothing is packed, and nothing compiled again.
+    Enter the context around the call of the compiled function; inside of it, the context breaks the graph. Under
+    `torch.no_grad`, nothing is packed, and nothing is recompiled.
 
     Args:
-        rules: `saved.rule(codec, ...)`, in order.
-        cache_hash: A text that changes whenever a codec does. It replaces the hash of the code, closures and globals of the
-            codecs, for codecs of your own that refer to objects which cannot be hashed.
-        validate: Check at compile time that each codec gives back the shape, dtype and device, and draws no random numbers;
-            warn where rounding changes a mask, or what backward computes again.
-        schedule: `"graph"` packs a tensor after its last use in forward, and unpacks it before its first use in backward;
-            `"none"` does so at the end of forward and the beginning of backward, as torch; `"auto"` is `"graph"`, except for
-            inductor, which orders operators itself, and leaves those of `offload` where they are.
+        rules: Rules from `saved.rule(codec, ...)`, in order.
+        cache_hash: A text that changes whenever a codec changes, instead of the hash of the codecs' code, closures and globals.
+            For codecs of your own that refer to objects that cannot be hashed.
+        validate: Check at compile time that each codec restores the shape, dtype and device and draws no random numbers; warn
+            if rounding changes a mask, or a tensor from which backward recomputes others.
+        schedule: `"graph"`: pack a tensor after its last use in forward, and unpack it before its first use in backward.
+            `"none"`: pack at the end of forward and unpack at the beginning of backward, as torch does. `"auto"`: `"none"` for
+            inductor, which orders operators itself, else `"graph"`. For custom operators, as in `offload`, always `"graph"`.
 
     Returns:
-        A context manager, which is a decorator too.
+        A context manager, which is also a decorator.
 
     Raises:
-        UsageError: an argument is of another type, or a codec cannot be hashed.
-        UnsupportedTorch: torch has no `maybe_inline_graph_saved_tensors_hooks`.
-        BadCodec: if a codec does not give back what it was given; from a compiled call inside of torch's
-            `BackendCompilerFailed`, as its `inner_exception`.
+        UsageError: An argument has the wrong type, or a codec cannot be hashed.
+        UnsupportedTorch: The installed torch lacks an internal function that dynx needs.
+        BadCodec: A codec does not restore the shape, dtype or device. A compiled call raises it as `inner_exception` of
+            torch's `BackendCompilerFailed`.
 
     Example:
         >>> import torch
@@ -138,7 +137,7 @@ def _hooks_of(rules: tuple[Rule, ...], cache_hash: str | None, validate: Any, sc
 
 
 def _global(module: str, name: str) -> Any:
-    """Return what a module has by this name, which may have dots; None if it has nothing."""
+    """Return the object with a name, which may contain dots, in a module; None if there is none."""
     found: Any = import_module(module)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -1,4 +1,4 @@
-"""Warn, while a graph is compiled, where a codec changes a gradient more than its precision suggests."""
+"""Warn at compile time about codecs that change gradients more than their precision suggests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.records.saved import SavedGraph
 
 
 def warn_of_losses(graph: SavedGraph) -> None:
-    """Warn of tensors that are stored with less precision though backward reads them as masks, or computes others from them."""
+    """Warn about tensors with less precision that backward reads as masks, or from which it recomputes other tensors."""
     for rule, loss in losses(graph):
         warnings.warn(_text(rule, loss), DynxWarning, stacklevel=user_stacklevel())
 

@@ -1,4 +1,4 @@
-"""Handle each compilation while hooks of dynx are entered, or while something observes what graphs save."""
+"""Process the graphs of each compilation, while hooks of dynx are entered or saved tensors are observed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dynx.saved._published import Published, published_by
 Observer = Callable[[SavedGraph], None]
 
 _lock = threading.RLock()
-_uses: list[object] = []  # handles for which torch is hooked
+_uses: list[object] = []  # open handles; torch is hooked while there is one
 _wrapping: list[Wrapping] = []
 _observers: list[Observer] = []
 
@@ -33,8 +33,8 @@ _observers: list[Observer] = []
 class SavedGraphs(Handle):
     """Handle that keeps torch hooked: until it is removed, graphs are edited for hooks of dynx.
 
-    With an observer, every graph that is compiled and saves tensors is passed to it as a `SavedGraph`, with or without hooks,
-    and is part of the records of a `dynx.watch()`.
+    An observer is called with a `SavedGraph` for every compiled graph that saves tensors, with or without hooks; `dynx.watch()`
+    then records these graphs too.
     """
 
     __slots__ = ("_observer",)
@@ -74,7 +74,7 @@ def _refused() -> UsageError:
 
 
 def _on_partition(partition: Partition) -> bool:
-    """Edit the graphs for hooks of dynx; return whether that happened, so that torch does not inline the hooks too."""
+    """Edit the graphs for hooks of dynx; return whether they were edited, so that torch does not inline the hooks too."""
     published = published_by(partition.hooks)
     if published is None and not _observers:
         return False
@@ -83,7 +83,7 @@ def _on_partition(partition: Partition) -> bool:
         tensors = inline(partition, published.rules, validate=published.validate, schedule=published.schedule)
     else:
         tensors = [saved.record() for saved in Graphs(partition).saved()]
-    if any(tensor.location is None for tensor in tensors):  # as in modules of torch that no code of the user calls
+    if any(tensor.location is None for tensor in tensors):  # as in a compiled nn.Sequential, without lines of the user
         site = call_site()
         tensors = [tensor if tensor.location is not None else replace(tensor, location=site) for tensor in tensors]
     graph = _record(tensors, published, peaks)
@@ -93,7 +93,7 @@ def _on_partition(partition: Partition) -> bool:
 
 
 def _record(tensors: list[SavedTensor], published: Published | None, peaks: Peaks | None) -> SavedGraph:
-    """Make the record of a graph; pass it to observers, and to the compilation that is in progress."""
+    """Build the record of a graph; pass it to the observers and to the compilation in progress."""
     rules = tuple(map(str, published.rules)) if published is not None else ()
     further: dict[str, Any] = peaks.after(tensors) if peaks is not None else {}
 

@@ -1,4 +1,4 @@
-"""`inlineable_hooks`: a pair of saved-tensor hooks of the user that is compiled into the graphs."""
+"""`inlineable_hooks`: compile a pair of saved-tensor hooks of the user into the graphs."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def inlineable_hooks(
 def inlineable_hooks(
     pack: Pack | None = None, /, *, unpack: Unpack, cache_hash: str | None = None, validate: bool = True
 ) -> SavedHooks | Callable[[Pack], SavedHooks]:
-    """Make a context manager of a pair of hooks, as `torch.autograd.graph.saved_tensors_hooks`, that compiled graphs contain.
+    """Return a context manager like `torch.autograd.graph.saved_tensors_hooks`, whose hooks are compiled into the graphs.
 
-    `pack` gets every saved tensor, parameters and inputs too, as in torch; return the tensor itself for what is to stay as it
-    is. Both functions are traced: they consist of operators of torch.
+    `pack` is called with every saved tensor, also parameters and inputs, as in torch; it may return a tensor unchanged. Both
+    functions are traced, so they must consist of torch operators.
 
     Args:
-        pack: Takes a tensor; returns what is stored, such as a tuple of tensors, sizes and constants. Left out, the result is
-            a decorator for it.
-        unpack: Takes what `pack` returned; returns a tensor of the shape, dtype and device that was packed.
-        cache_hash: A text that changes whenever one of them does, where they refer to objects that cannot be hashed.
-        validate: Check what `unpack` returns, and that no random numbers are drawn.
+        pack: Takes a tensor, and returns the values to store, such as a tuple of tensors, sizes and constants. If omitted,
+            the result is a decorator for `pack`.
+        unpack: Takes the result of `pack`, and returns a tensor of the same shape, dtype and device as the packed tensor.
+        cache_hash: A text that changes whenever a function changes, if the functions refer to objects that cannot be hashed.
+        validate: Check the result of `unpack`, and that no random numbers are drawn.
 
     Returns:
-        A context manager, like that of `saved.hooks`.
+        A context manager, as from `saved.hooks`.
 
     Raises:
-        UsageError: one of them is not callable, or cannot be hashed.
+        UsageError: A function is not callable, or cannot be hashed.
 
     Example:
         >>> import torch
@@ -67,7 +67,7 @@ def inlineable_hooks(
         codec = Codec(name, pack, unpack, "any")
         made = hooks(rule(codec, skip=()), cache_hash=cache_hash, validate=validate)
         if (module := getattr(pack, "__module__", None)) is not None:
-            made._global = module, name  # after a decorator the name of `pack` is that of the hooks
+            made._global = module, name  # a decorator binds the name of `pack` to the hooks
         return made
 
     return make if pack is None else make(pack)

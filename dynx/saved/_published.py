@@ -1,8 +1,8 @@
-"""The functions that torch takes for saved-tensor hooks, by a name that is the same in every process.
+"""The functions that torch receives as saved-tensor hooks, with names that are the same in every process.
 
-A key of AOTAutograd's cache on disk contains the function that a hook calls by its module and name, and looks it up there. So
-the functions for equal rules have one name, `pack_<hash>` in this module. They are also one object, as long as the process
-lives: Dynamo guards on the identity of hooks, so that a loop which enters new hooks with equal rules compiles once.
+AOTAutograd's cache on disk identifies the function that a hook calls by its module and name, and looks it up there. Therefore
+the functions for equal rules have the same name in this module, `pack_<hash>`. For the lifetime of a process they are also the
+same objects: Dynamo guards on the identity of hooks, so a loop that enters new hooks with equal rules compiles once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dynx.saved._rules import Rule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """Rules, and the hooks that stand for them."""
+    """Rules, and the pair of hooks that represents them."""
 
     rules: tuple[Rule, ...]
     validate: bool
@@ -55,7 +55,7 @@ def published_by(hooks: tuple[Any, Any] | None) -> Published | None:
 
 def _pack(value: torch.Tensor, rules: tuple[Rule, ...], *, validate: bool) -> Any:
     if is_fake(value):
-        return value  # torch tries a hook while it traces; the graphs are edited later
+        return value  # torch calls a hook while it traces; the graphs are edited later
     return pack_eagerly(value, rules, validate=validate)
 
 

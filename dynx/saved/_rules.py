@@ -20,7 +20,7 @@ _LINE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 
 
 class Candidate(NamedTuple):
-    """A saved tensor, as far as rules look at it; None for what is not known in eager code."""
+    """The properties of a saved tensor that rules read; None if a property is unknown in eager code."""
 
     kind: SavedKind
     tensor: torch.Tensor  # fake while a graph is compiled
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     module: str | None = None  # "layers.0.mlp: MLP"
     location: Location | None = None
     reads_as_mask: bool = False  # an operator of backward reads only which elements are 0, or their signs
-    one_bit: bool = False  # is enough for each element: a mask, read only as `x > 0`, or one of two constants
+    one_bit: bool = False  # one bit per element is enough: a mask, read only as `x > 0`, or two constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Rule:
         return ""
 
     def _why_too_small(self, candidate: Candidate) -> str:
-        """Return why a tensor has too few elements; the last question, since its answer may become a guard on a size."""
+        """Return why a tensor has too few elements; called last, since the comparison may add a guard on a size."""
         if self.min_numel == 0 or holds(candidate.numel >= self.min_numel):
             return ""
         return f"min_numel is {self.min_numel}; it has {known_size(candidate.numel) or 'as many as data decides'}"
@@ -107,27 +107,26 @@ def rule(
     mask_only: bool | None = None,
     skip: Collection[SavedKind] = _SKIPPABLE,
 ) -> Rule:
-    """Return a rule for `saved.hooks`: pack with this codec the saved tensors for which all that is given is true.
+    """Return a rule for `saved.hooks`: a codec, and options that select the saved tensors that it packs.
 
-    Of several rules the first packs a tensor that has both its options and a dtype and shape that its codec takes.
+    A tensor is packed by the first rule whose options match, and whose codec takes its dtype and shape.
 
     Args:
-        codec: How they are stored; see `saved.codecs`.
-        dtype: Only tensors of this dtype, or of these.
-        min_numel: Only tensors of at least so many elements. With dynamic sizes that is a guard: sizes on both sides of the
-            limit are compiled apart.
-        name: A regular expression that is found in the name of the node in the forward graph, such as `"gelu"`.
-        module: A regular expression that is found in the path and class of the innermost module, such as
-            `"layers.0.mlp: MLP"`.
-        line: The line that computed it, as `"model.py:12"`.
-        mask_only: True for tensors of which one bit for each element is enough: masks, the output of ReLU where backward reads
-            only `x > 0`, `where(mask, 0, -inf)`; False for all others.
-        skip: Kinds of tensors that stay as they are: `"param"`, `"buffer"`, `"input"`, `"output"`, also through views. They are
-            in memory anyway, so packing one of them adds bytes. Where the caller keeps no inputs and outputs, as in a loop over
-            compiled blocks, `skip=("param", "buffer")` packs those too.
+        codec: How matching tensors are stored; see `saved.codecs`.
+        dtype: Only tensors of this dtype, or of one of these dtypes.
+        min_numel: Only tensors with at least this many elements. For dynamic sizes, the comparison becomes a guard: sizes below
+            and above the limit are compiled separately.
+        name: A regular expression to search in the name of the node in the forward graph, such as `"gelu"`.
+        module: A regular expression to search in the path and class of the innermost module, such as `"layers.0.mlp: MLP"`.
+        line: The line that computed the tensor, such as `"model.py:12"`.
+        mask_only: True: only tensors for which one bit per element is enough: masks, the output of ReLU if backward reads only
+            `x > 0`, `where(mask, 0, -inf)`. False: only other tensors.
+        skip: Kinds of tensors that are not packed, nor their views: `"param"`, `"buffer"`, `"input"`, `"output"`. They are in
+            memory anyway, so packing them adds bytes. If the caller does not keep inputs and outputs, as in a loop over
+            compiled blocks, `skip=("param", "buffer")` packs them too.
 
     Raises:
-        UsageError: an argument is of another type, or no regular expression.
+        UsageError: An argument has the wrong type, or is not a valid regular expression.
 
     Example:
         >>> from dynx import saved

@@ -1,1 +1,1 @@
-"""The guards of a compilation: the lines that requested them, and torch's texts of them."""
+"""The guards of a compilation: the lines that requested them, and their texts in torch."""

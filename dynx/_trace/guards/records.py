@@ -44,8 +44,8 @@ def read_guard(
     """Build the record of one guard like `info_of`, with a callback for the lines that requested it.
 
     Args:
-        kind: the guard's type in torch, such as `TENSOR_MATCH`.
-        text: torch's text of the guard.
+        kind: The guard's type in torch, such as `TENSOR_MATCH`.
+        text: The text of the guard in torch.
         code: The code object of the compiled function.
         requesters_of: Returns the lines that requested a guard on a source.
         max_length: The number of characters to which each text of the record is cut; None for no limit.
@@ -83,7 +83,7 @@ def _location(line: GuardLine, code: CodeType) -> Location | None:
 def _loaded_file(ending: str, modules: int) -> str | None:
     """Return the file of the only loaded module whose path ends with `ending`, or None.
 
-    `modules`, the number of loaded modules, is only a cache key: a later import makes a new search.
+    `modules`, the number of loaded modules, is only a cache key: a later import causes a new search.
     """
     files = {file for module in tuple(sys.modules.values()) if isinstance(file := getattr(module, "__file__", None), str)}
     matching = [file for file in files if file.endswith(ending)]

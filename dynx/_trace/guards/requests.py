@@ -31,21 +31,21 @@ def tensor_source(source: str) -> str:
 class Requests:
     """The user stacks from which Dynamo requested each guard during one pass over a frame.
 
-    A stack is taken for every guard, which must be cheap; lines are worked out only for a guard that fails.
+    A stack is taken for every guard, so taking a stack must be cheap; lines are computed only for guards that fail.
     """
 
     __slots__ = ("_by_source",)
 
     def __init__(self) -> None:
-        self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object, or a pair of that and an attribute
+        self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object, or a pair of source and attribute
 
     def add(self, guard: Any) -> None:
-        """Add the current user stack to those of `guard`, unless the last one is of the same call and line."""
+        """Add the current user stack to the stacks of `guard`, unless the last stack has the same call and line."""
         stack = stack_parts()
         if stack is None:
             return
         self._add(guard.originating_source, stack)
-        if attribute := guarded_attribute(guard):  # torch's message does not name it
+        if attribute := guarded_attribute(guard):  # torch's message does not name the attribute
             self._add((guard.originating_source, attribute), stack)
 
     def _add(self, key: Any, stack: StackParts) -> None:

@@ -123,12 +123,12 @@ def _whole_tensor(match: re.Match[str]) -> Fields:
 
 def _compare(match: re.Match[str]) -> Fields:
     source, value = match["source"], match["value"]
-    if "___as_tensor(" in value:  # 2.11, a float that became a tensor: torch does not keep its value
+    if "___as_tensor(" in value:  # torch 2.11: a float that became a tensor, without its value
         return "value", source, None, None
     return "value", source, value if match["op"] == "==" else f"not {value}", None
 
 
-_BUILTIN_FUNCTION = ("<built-in function ", "<built-in method ")  # 2.11 has the repr of the object instead of its type
+_BUILTIN_FUNCTION = ("<built-in function ", "<built-in method ")  # torch 2.11 prints the repr of the object, not its type
 _FUNCTION_TYPES = ("<class 'code'>", "<class 'function'>", "<class 'method'>", "<class 'builtin_function_or_method'>")
 
 
@@ -166,7 +166,7 @@ def _shape(match: re.Match[str]) -> Fields:
 _NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*+(?!\()")  # not a function
 
 
-_AS_TENSOR = re.compile(r"___as_tensor\((.*?)\)\.item\(\)")  # 2.11, a float
+_AS_TENSOR = re.compile(r"___as_tensor\((.*?)\)\.item\(\)")  # torch 2.11: a float
 
 
 def _bounds(match: re.Match[str]) -> Fields:
@@ -353,7 +353,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     (re.compile(r"(?!.*(?:==|!=)).*[<>].*", re.S), _bounds),
     (re.compile(r"\(.* % .*\) (?:==|!=) -?\d+$"), _bounds),
     (
-        re.compile(r"(?:int|float|str)\((?P<source>.*?)\) (?P<op>==) (?P<value>.*)$", re.S),  # an instance of a subclass
+        re.compile(r"(?:int|float|str)\((?P<source>.*?)\) (?P<op>==) (?P<value>.*)$", re.S),  # instances of subclasses
         _compare,
     ),
     (re.compile(r"(?P<source>.*?) (?P<op>==|!=) (?P<value>.*)$", re.S), _compare),

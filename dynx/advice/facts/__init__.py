@@ -1,1 +1,1 @@
-"""What rules ask of records: facts about guards and graph breaks, what libraries offer, and shared advice and fixes."""
+"""Helpers of the rules: facts about guards and graph breaks, options of libraries, and shared advice and fixes."""

@@ -1,4 +1,4 @@
-"""Facts about a graph break, and the names of what breaks it, for titles and advice."""
+"""Facts about a graph break, and the name of the call that causes it, for titles and advice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dynx.advice.facts.calls import called_in
 from dynx.records.graph_break import GraphBreak
 
-UNTRACED = (  # begins torch's names of graph breaks at calls that it has no code of
+UNTRACED = (  # how torch's `gb_type` begins for calls of functions without Python code
     "Failed to trace builtin operator",
     "Call to a time function",
     "Unsupported method call",
@@ -29,12 +29,12 @@ def is_print(graph_break: GraphBreak) -> bool:
 
 
 def code_of(graph_break: GraphBreak) -> str:
-    """Return the line of a graph break as the end of a title; empty if it is not known."""
+    """Return the source line of a graph break as the end of a title; empty if unknown."""
     return f": {graph_break.code}" if graph_break.code else ""
 
 
 def name_of(graph_break: GraphBreak) -> str:
-    """Return the call that breaks the graph, as the user's line has it."""
+    """Return the call that breaks the graph, as written in the source line."""
     if graph_break.kind.startswith("logging.Logger") or graph_break.callee == "logging":
         call = _LOG_CALL.search(graph_break.code_of_library or graph_break.code)
         return f"{call['name']}()" if call else "a log call"
@@ -50,6 +50,6 @@ def branch_advice(code: str) -> str:
 
 
 def unbuildable(graph_break: GraphBreak) -> str:
-    """Return the value that Dynamo has no code to rebuild: `DictValuesIterator`, or a generator."""
+    """Return the kind of value that Dynamo cannot rebuild: `DictValuesIterator`, or "a generator"."""
     match = re.search(r"variable (\w+)", graph_break.explanation)
     return "a generator" if graph_break.kind.startswith("Generator") or match is None else match[1]

@@ -9,11 +9,11 @@ from dynx.records.location import Location
 from dynx.records.observed import CacheEvent
 from dynx.records.run_records import RunRecords
 
-_CACHES = ("fx_graph", "aot_autograd")  # a graph that the first cannot store is not stored by the second either
+_CACHES = ("fx_graph", "aot_autograd")  # a graph that bypasses the first cache bypasses the second too
 
 
 def bypasses(run: RunRecords, cache: str) -> Iterable[tuple[Location, Sequence[CacheEvent]]]:
-    """Return the lines of functions whose graph bypassed a cache, and no cache before it, with what was stored nowhere."""
+    """Return the lines of functions with a graph that bypassed `cache` but no cache before it, and the bypass events."""
     groups: dict[tuple[str, int], tuple[Location, list[CacheEvent]]] = {}
     locations = {compile.key: compile.location for compile in run.compiles}
     known = [event for event in run.caches if event.result == "bypass" and event.cache in _CACHES]
@@ -25,7 +25,7 @@ def bypasses(run: RunRecords, cache: str) -> Iterable[tuple[Location, Sequence[C
 
 
 def finding_of(run: RunRecords, rule: str, location: Location, events: Sequence[CacheEvent], advice: str) -> Finding:
-    """Return the finding for a function; its cost is the compile time of the backend, which every new process spends again."""
+    """Return the finding for a function; its seconds are the backend's compile time, which each new process spends again."""
     first = events[0]
     seconds = next((each.phases.get("backend", 0.0) for each in run.compiles if each.key == (first.generation, first.id)), 0.0)
     reasons = tuple(dict.fromkeys(event.reason or "torch gives no reason" for event in events))

@@ -1,4 +1,4 @@
-"""Calls that Dynamo does not trace, by name: what to do instead of each inside a compiled function."""
+"""Calls that Dynamo does not trace, with advice on how to avoid them in a compiled function."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _CALLS = (
 
 
 def known_advice(graph_break: GraphBreak) -> str | None:
-    """Return the advice for a call whose name or source line is in the table; None for any other."""
+    """Return the advice for the call that breaks the graph, by its name or source line; None if unknown."""
     callee = (graph_break.callee or "").removeprefix("builtins.").removeprefix("_io.")
     texts = (callee, f"{_class_of(graph_break)}.", graph_break.code)
     found = (call.advice for text in texts if text.strip(".") for call in _CALLS if re.search(call.name, text))
@@ -64,8 +64,8 @@ _JSON = re.compile(r"\bjson\.\w+\(")
 
 
 def called_in(graph_break: GraphBreak) -> str | None:
-    """Return the call as the source line has it, such as `datetime.now()`, for a method that torch names; None if not there."""
-    if found := _JSON.search(graph_break.code):  # torch names what json calls
+    """Return the call as the source line writes it, such as `datetime.now()`; None if the line has no call of that name."""
+    if found := _JSON.search(graph_break.code):  # torch names a function inside json
         return f"{found[0]})"
     method = _METHOD.search(graph_break.explanation)
     name = method["method"] if method else (graph_break.callee or "").rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""What of a lost side effect several rules say."""
+"""Texts about lost side effects that several rules share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MAXLEN = re.compile(r", maxlen=(\d+)\)$")
 
 
 def lost_effects(run: RunRecords) -> Iterator[tuple[FrameEffects, Effect]]:
-    """Yield the mutations that compiled code does not repeat, of functions in which it repeats others."""
+    """Yield the mutations that compiled code does not repeat although `replay_side_effects` is on."""
     for frame in run.side_effects:
         if frame.replays:
             yield from ((frame, effect) for effect in frame.effects if effect.is_lost)
 
 
 def maxlen_of(effect: Effect) -> str | None:
-    """Return the maxlen of the deque that is mutated; None if it has none, or is no deque."""
+    """Return the maxlen of the mutated deque; None if the object has no maxlen or is not a deque."""
     match = _MAXLEN.search(effect.before)
     return match[1] if match else None
 

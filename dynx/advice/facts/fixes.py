@@ -1,6 +1,6 @@
-"""The changes that `dynx fix` can try and several rules share: settings of torch, options, marks and rewrites.
+"""Fixes for `dynx fix` that several rules share: settings of torch, options, marks and rewrites.
 
-A fix need not fit: it is tried before it is advised. The first that a rule returns changes least.
+A fix may not work: it is tried before it is advised. Rules return the smallest change first.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dynx.records.location import Location
 CONFIG = "torch._dynamo.config"
 _STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 _LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
-_BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewrite")  # what changes less comes first
+_BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewrite")  # the smallest change first
 
 
 def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
-    """Return the fixes to try for recompiles that are one change of the program."""
+    """Return the fixes to try for recompiles that one change in the program causes."""
     fixes = dict.fromkeys(fix for cause in causes for fix in cause.rule.fixes(cause))
     return tuple(sorted(fixes, key=lambda fix: _BREADTH.index(fix.kind)))
 
@@ -30,7 +30,7 @@ def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
 def of_limit(gave_up: GaveUp, causes: Sequence[Cause], *, is_raised: bool) -> tuple[Fix, ...]:
     """Return the fixes to try for a function that reached a recompile limit: those of the recompiles, then a higher limit.
 
-    A limit is raised only if the advice names it: that of values which never end would be reached again in a longer run.
+    The limit is raised only if the advice says so: if the number of values is unbounded, a longer run reaches any limit.
     """
     fixes = of_causes(causes)
     if not is_raised:
@@ -40,7 +40,7 @@ def of_limit(gave_up: GaveUp, causes: Sequence[Cause], *, is_raised: bool) -> tu
 
 
 def mark_of(cause: Cause) -> Mark | None:
-    """Return the mark for the size that changed; None if it is not that of an argument."""
+    """Return the mark for the size that changed; None if it is not the size of a tensor argument."""
     match = SIZE.match(cause.first.source)
     if match is None or not _LOCAL.match(match["tensor"]) or is_array(cause.first.source) or cause.after is not None:
         return None
@@ -58,7 +58,7 @@ def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
 
 
 def _marks(text: str, cause: Cause, marks: tuple[Mark, ...], *, may_fail: bool) -> Iterator[Fix]:
-    """Yield the fix for the line of the first call, which is compiled first, then for that of the recompile."""
+    """Yield a fix for each line that can have the marks: the first call of the function, then the call that recompiled."""
     lines = dict.fromkeys(filter(None, map(_in_user_code, (cause.first_call, cause.called_from))))
     for line in lines or (None,):
         yield Fix("mark", text, cause.recompiles[0].location, line, marks, may_fail)
@@ -70,12 +70,12 @@ def mark_text(mark: Mark) -> str:
 
 
 def _in_user_code(call: Location | None) -> Location | None:
-    """Return the line of a call; None if a library calls the function, with arguments of its own."""
+    """Return the line of a call; None if the call is in a library, which passes its own arguments."""
     return call if call is not None and call.library is None else None
 
 
 def first_call(cause: Cause) -> Iterator[Fix]:
-    """Yield fixes by which first calls run eagerly: those of all functions, or those in one line of the user's file."""
+    """Yield fixes that run the first call eagerly: of every compiled function, or at one line of the user's file."""
     if len(cause.recompiles) != 1:  # more than the first call differs
         return
     yield Fix("stance", _STANCE)
@@ -98,7 +98,7 @@ def of_value(cause: Cause) -> Iterator[Fix]:
 
 
 def tensor_attribute(cause: Cause) -> Iterator[Fix]:
-    """Yield the fix for a number that an object of the program holds."""
+    """Yield the fix that makes a number in an attribute a tensor."""
     name = spoken(cause.first.source)
     library = cause.first.location.library if cause.first.location is not None else None
     if "." in name and re.fullmatch(r"[\w.\[\]]+\.\w+", name) and re.match(r"-?\d", cause.first.expected or "") and not library:
@@ -106,7 +106,7 @@ def tensor_attribute(cause: Cause) -> Iterator[Fix]:
 
 
 def isolated(cause: Cause) -> Iterator[Fix]:
-    """Yield the fix that gives each instance compiled code of its own."""
+    """Yield the fix that compiles separate code for each instance of a class."""
     if cause.first.other_instance is not None:
         yield Fix("option", "isolate_recompiles=True")
 

@@ -33,18 +33,18 @@ def graph_change(
 ) -> GraphChange | None:
     """Return the first change between two graphs; None if there is none.
 
-    The signature, which only lists the inputs, counts if nothing else differs.
+    A change of the signature, which only lists the inputs, counts if nothing else differs.
 
     Args:
-        has_other_names: symbols had other names in the second graph, which were replaced.
-        ignore_literals: numbers, dtypes and flags may differ, as they follow from another difference: the sizes in a call of
+        has_other_names: symbols of the second graph were renamed as in the first.
+        ignore_literals: ignore numbers, dtypes and flags, which follow from another difference: the sizes in a call of
             `view`, the dtype under autocast.
     """
     if _without_signature(before) != _without_signature(after):
         before, after = _without_signature(before), _without_signature(after)
     first, second = _lines(before), _lines(after)
     if first == second or (has_other_names and _words(first) == _words(second)):
-        return None  # the names of symbols change the order in which sympy writes them
+        return None  # sympy orders terms by the names of symbols
     if ignore_literals and _without_literals(first) == _without_literals(second):
         return None
     changes = [change for change in SequenceMatcher(None, first, second, autojunk=False).get_opcodes() if change[0] != "equal"]
@@ -75,7 +75,7 @@ def _flags(call: str) -> list[str]:
 
 
 def lines_apart(first: Sequence[CodeLine], second: Sequence[CodeLine]) -> int:
-    """Return the number of lines that only one of two graphs has, whatever their literals and symbols are."""
+    """Return the number of lines that only one of two graphs has, ignoring literals and names of symbols."""
     before, after = (Counter(_without_literals(_lines(graph))) for graph in (first, second))
     return ((before - after) + (after - before)).total()
 
@@ -89,7 +89,7 @@ def _joined(lines: Iterable[str]) -> str:
 
 
 def _without_signature(graph: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the graph with an empty line for its signature, so that the numbers of lines hold."""
+    """Return the graph with an empty line for its signature, so that line numbers stay the same."""
     return [replace(line, text="") if line.text.startswith("def forward(") else line for line in graph]
 
 

@@ -1,4 +1,4 @@
-"""Compare two cache keys part by part, and tell causes from their consequences."""
+"""Compare two cache keys part by part, and report causes without their consequences."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SYSTEM = ("torch_version", "system_info")
 _ABSENT, _OFF = "absent", "off"
 _MAX_TEXT, _MAX_LINES = 160, 6
 
-_LONG_NAME = re.compile(r"[a-z]+\d{6,}")  # by dynx.symbols.install; torch's own names have two or three digits
+_LONG_NAME = re.compile(r"[a-z]+\d{6,}")  # a symbol of dynx.symbols.install; torch's own names have two or three digits
 _SCHEME = "call dynx.symbols.install() with the same scheme in every process that shares the caches"
 
 _UNBACKED = re.compile(r"u\d+")
-_PLACEHOLDER = re.compile(r"\bp_(\d+)\b")  # of torch 2.13 and newer: the number of an input that is no size
+_PLACEHOLDER = re.compile(r"\bp_(\d+)\b")  # torch 2.13 and newer: an input that is not a size, by its index
 _DETERMINISTIC = "torch._inductor.config.deterministic"
 
-_STATE = {  # what the user calls a part of the key; several parts may be of one setting
+_STATE = {  # part of the key: the setting as the user knows it, which may have several parts
     "grad_enabled": "torch.is_grad_enabled()",
     "autocast_state": "torch.autocast",
     "disable_amp": "torch.autocast",
@@ -67,7 +67,7 @@ _ONCE_MORE = (
 def causes_of(
     before: CacheKey, after: CacheKey, settings_before: Mapping[str, str] | None, settings_after: Mapping[str, str] | None
 ) -> Iterator[CacheCause]:
-    """Yield what made the keys of one graph differ in two runs; settings are None if the run file has lost their line."""
+    """Yield the causes of different keys of one graph in two runs; settings are None if they are not in the run file."""
     return _KeyPair(before, after, settings_before, settings_after).causes()
 
 
@@ -77,7 +77,7 @@ class _KeyPair:
     after: CacheKey
     settings_before: Mapping[str, str] | None
     settings_after: Mapping[str, str] | None
-    changed: dict[str, tuple[str, str]] = field(init=False)  # parts of the keys
+    changed: dict[str, tuple[str, str]] = field(init=False)  # parts of the key that differ
 
     def __post_init__(self) -> None:
         self.changed = _changes(self.before.parts, self.after.parts)
@@ -86,7 +86,7 @@ class _KeyPair:
         self._names = {source: (name, second[source]) for source, name in first.items() if second.get(source, name) != name}
         self._dynamic = {source: name for source, name in first.items() if source not in second}
         self._static = {source: name for source, name in second.items() if source not in first}
-        for name, (before, after) in self.changed.items():  # sizes of mark_unbacked are inputs only
+        for name, (before, after) in self.changed.items():  # mark_unbacked's sizes are inputs only
             if _INPUT.match(name) and _ABSENT in (before, after) and _UNBACKED.fullmatch(before if after == _ABSENT else after):
                 (self._dynamic if after == _ABSENT else self._static)[name] = name
         self._has_other_shapes = any(
@@ -101,10 +101,10 @@ class _KeyPair:
         inputs = list(self._inputs())
         graph = list(self._graph(has_cause=bool(found) or (bool(inputs) and not self._has_other_inputs)))
         if graph and self._has_other_inputs:
-            inputs = []  # a flag of the graph needs another input: the statistics of batch norm under train()
+            inputs = []  # they follow from a flag: under train(), the statistics of batch norm are inputs
         found += inputs
         if self._has_other_shapes and self._has_same_text:
-            graph = []  # a loop over a size, or a branch on it
+            graph = []  # follows from a loop over a size, or a branch on it
         if not found and (marks := list(self._marks())):
             found, graph = marks, [cause for cause in graph if cause.kind == "graph" and not self._has_same_text]
         yield from found
@@ -129,7 +129,7 @@ class _KeyPair:
         return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice, rule)
 
     def _profile_advice(self) -> str:
-        """Return what makes the same sizes dynamic in both runs, beside the profiles with which they began."""
+        """Return the advice for making the same sizes dynamic in both runs, given their profiles."""
         before, after = self.before.profiles, self.after.profiles
         if TORCHS_PROFILE in (*before, *after):
             return _OF_TORCH
@@ -148,7 +148,7 @@ class _KeyPair:
                 yield self._cause("setting", "torch's configuration", first, second, advice="record the run again")
             return
         for name, texts in _changes(before, after).items():
-            if name != _DETERMINISTIC or "deterministic_algorithms" not in self.changed:  # torch sets it then
+            if name != _DETERMINISTIC or "deterministic_algorithms" not in self.changed:  # torch sets both
                 yield self._cause("setting", name, *texts)
 
     def _state(self) -> Iterator[CacheCause]:
@@ -165,7 +165,7 @@ class _KeyPair:
         yield from (self._cause("dynamic size", _size(source), "static", "dynamic") for source in self._static)
 
     def _marks(self) -> Iterator[CacheCause]:
-        """Yield sizes that were dynamic in one run until a line fixed them to the value that they have in the other."""
+        """Yield sizes that are static in one run; in the other they were dynamic until a line of code specialized them."""
         for first, second in ((self.before, self.after), (self.after, self.before)):
             for source, value in first.fixed.items():
                 if source not in second.fixed and source not in second.symbols.values():
@@ -179,7 +179,7 @@ class _KeyPair:
             yield self._cause("symbol name", f"name of {_size(source)}", *names, rule=rule, advice=advice)
 
     def _inputs(self) -> Iterator[CacheCause]:
-        """Yield which inputs differ; one cause for all inputs that differ in the same way."""
+        """Yield the differences between inputs, one cause for all inputs that differ in the same way."""
         if self._has_sizes:
             inputs = {name: texts for name, texts in self._changed_inputs().items() if _ABSENT not in texts}
         else:
@@ -196,7 +196,7 @@ class _KeyPair:
         return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
 
     def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield the facts of an input that differ, without those that follow from another one."""
+        """Yield the properties of an input that differ, without those that follow from another property."""
         if "=" not in before or "=" not in after:
             if before != self._in_first_names(after):
                 yield "", (_tensor(before), _tensor(after))
@@ -234,17 +234,17 @@ class _KeyPair:
 
     @property
     def _has_same_text(self) -> bool:
-        """Whether the function is known not to have been edited between the runs."""
+        """Whether the source text of the function is known to be the same in both runs."""
         return self.before.source is not None and self.before.source == self.after.source
 
     @property
     def _has_other_inputs(self) -> bool:
-        """Whether an input is absent in one run, from which the graph follows."""
+        """Whether an input is absent in one run, which makes the graphs differ."""
         return any(_ABSENT in texts for texts in self._changed_inputs().values())
 
     @property
     def _has_sizes(self) -> bool:
-        """Whether a size is dynamic in one run only, from which most other differences follow."""
+        """Whether a size is dynamic in one run only, which causes most other differences."""
         return bool(self._dynamic or self._static)
 
     def _in_first_names(self, text: str) -> str:
@@ -273,7 +273,7 @@ def _used(key: CacheKey) -> dict[str, str]:
 
 
 def _with_sources(key: CacheKey, renamed: Callable[[str], str] = str) -> list[CodeLine]:
-    """Return the code of a graph in which inputs have the names of their sources, so that their order does not matter."""
+    """Return the code of a graph with inputs named by their sources, so that the order of the inputs does not matter."""
     sources = [_size(name) for name, text in key.parts.items() if _INPUT.match(name) and not _SIZE.search(name)]
 
     def named(match: re.Match[str]) -> str:
@@ -288,7 +288,7 @@ def _is_of_graph(name: str) -> bool:
 
 
 def _state_text(title: str, key: CacheKey) -> str:
-    """Return all parts of one setting: `cpu: torch.bfloat16`; the name of a part if it has no other title."""
+    """Return the values of all parts of a key that belong to a setting, such as `cpu: torch.bfloat16`."""
     texts = []
     for name, text in key.parts.items():
         part, _, detail = name.partition("[")
@@ -299,7 +299,7 @@ def _state_text(title: str, key: CacheKey) -> str:
 
 
 def _enabled(autocast: str) -> str:
-    """Return the dtype of autocast for one kind of device: `(True, torch.bfloat16)` in torch 2.15, `True` in 2.11."""
+    """Return the autocast dtype of a device type; the key has `(True, torch.bfloat16)` in torch 2.15, `True` in 2.11."""
     state, _, dtype = autocast.strip("()").partition(", ")
     return {"{}": _OFF, "False": _OFF, "True": dtype or "on"}.get(state, autocast)
 

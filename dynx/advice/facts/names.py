@@ -6,14 +6,14 @@ import re
 
 LOCAL = re.compile(r"\bL\['(\w+)'\]")
 _MEMBER = re.compile(r"\.(?:_(?:modules|parameters|buffers)|__dict__\['_(?:modules|parameters|buffers)'\])\['([^']+)'\]")
-_IN_DICT = re.compile(r"\.(?:__dict__|_store\._mapping)\['([A-Za-z_]\w*)'\]")  # _mapping: of a graph of torch_geometric
+_IN_DICT = re.compile(r"\.(?:__dict__|_store\._mapping)\['([A-Za-z_]\w*)'\]")  # _mapping: torch_geometric's graphs
 _IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]")
 _OF_CLASS = re.compile(r"dict\(type\((?P<owner>(?:[^()]|\([^()]*\))*)\)\.__dict__\)\['(?P<name>\w+)'\]")
 _CACHE_OF_DISPATCH = re.compile(r"(?:\.dispatcher)?\.dispatch\.__closure__\[\d+\]\.cell_contents\.data$")
 _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
 _STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
 _AS_TENSOR = re.compile(r"___(?:from_numpy|as_tensor)\(([^()]*)\)")
-ITEM = ".item()"  # after a tensor without dims whose value became a Python number
+ITEM = ".item()"  # ends the source of a Python number that was read from a 0-dim tensor
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
 
 

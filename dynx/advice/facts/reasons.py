@@ -19,7 +19,7 @@ _OF_INSTANCES = ("value", "none", "length", "keys", "object", "function", "type"
 
 
 def has_kind(*kinds: GuardKind, holder: str | None = None) -> Callable[[Reason], bool]:
-    """Return a predicate for the kind of a guard, and for what holds the value."""
+    """Return a predicate for the kind of a guard, and for the holder of its value."""
     return lambda reason: reason.kind in kinds and (holder is None or reason.holder == holder)
 
 
@@ -33,7 +33,7 @@ def is_grad_mode(reason: Reason) -> bool:
 
 
 def is_device(reason: Reason) -> bool:
-    """Return whether the device of a tensor differs; torch compares sets of dispatch keys, which contain it."""
+    """Return whether the device of a tensor differs; torch compares sets of dispatch keys, which include the device."""
     if reason.kind == "device":
         return True
     keys = [re.findall(DEVICES, value or "") for value in (reason.expected, reason.got)]

@@ -1,4 +1,4 @@
-"""Graphs that were compiled again although an earlier one differs in nothing but the names of symbols."""
+"""Graphs that were compiled again although they differ from an earlier graph only in the names of symbols."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynx.records.run_records import RunRecords
 
 
 class Renamed(NamedTuple):
-    """A graph that missed the caches, with the symbols that have another name in it, and the compile time of the backend."""
+    """A graph that missed the caches because of renamed symbols (`causes`), and the backend's compile time."""
 
     location: Location
     causes: tuple[CacheCause, ...]
@@ -21,7 +21,7 @@ class Renamed(NamedTuple):
 
     @property
     def is_scheme(self) -> bool:
-        """Whether another scheme named the symbols, and not another order of allocation."""
+        """Whether the naming schemes differ, not the order of allocation."""
         return self.causes[0].rule == "DX406"
 
     def finding(self, rule: str) -> Finding:
@@ -30,7 +30,7 @@ class Renamed(NamedTuple):
 
 
 def renamed(run: RunRecords) -> Iterator[Renamed]:
-    """Yield one graph for each function. Needs the keys that `watch(detail="full")` keeps."""
+    """Yield the first renamed graph of each function. Needs the cache keys of `watch(detail="full")`."""
     missed = {(event.generation, event.id) for event in run.caches if event.result == "miss" and event.cache == "aot_autograd"}
     seconds = {compile.key: compile.phases.get("backend", 0.0) for compile in run.compiles}
     values = {settings.digest: settings.values for settings in run.cache_settings}
@@ -47,7 +47,7 @@ def renamed(run: RunRecords) -> Iterator[Renamed]:
 
 
 def _names_of(key: CacheKey, earlier: list[CacheKey], values: Mapping[str, Mapping[str, str]]) -> tuple[CacheCause, ...]:
-    """Return the renamed symbols if there is an earlier key that differs in nothing else."""
+    """Return the renamed symbols if an earlier key differs only in them; else empty."""
     for other in reversed(earlier):
         if other.location == key.location and other.digest != key.digest:
             causes = tuple(causes_of(other, key, values.get(other.settings), values.get(key.settings)))

@@ -18,7 +18,7 @@ PER_VALUE = expected(
 
 
 def instances_advice(cause: Cause) -> Advice:
-    """Return how instances that differ in what torch guards can avoid a recompile each."""
+    """Return the advice for instances of a class that recompile because they differ."""
     reason, count = cause.first, len(cause.recompiles) + 1
     if reason.holder == "object" and not is_size_in_shape(reason):
         first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
@@ -35,6 +35,6 @@ def instances_advice(cause: Cause) -> Advice:
 
 
 def _is_float_of_instances(reason: Reason) -> bool:
-    """Return whether instances differ only by a float: as a tensor, it would need no guard on its value."""
+    """Return whether instances differ only by a float; a tensor in its place would need no guard on its value."""
     names = {source.rpartition(".")[2] for source in (reason.source, *reason.differing)}
     return reason.kind == "value" and bool(_FLOAT.match(reason.expected or "")) and len(names) == 1

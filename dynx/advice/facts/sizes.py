@@ -1,4 +1,4 @@
-"""Advice for a tensor's size that changes: mark it as dynamic, unless it is a parameter's or code needs its exact value."""
+"""Advice for a tensor size that changes: mark it as dynamic, unless a parameter has it or code needs its exact value."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _SIZE_ONE = expected(
 
 
 def is_size_one(reason: Reason) -> bool:
-    """Return whether a size that is dynamic is 1 now: the guard `2 <= x.size(0)` fails, which each dynamic size has."""
+    """Return whether a dynamic size is now 1, which fails the guard `2 <= x.size(0)` that every dynamic size has."""
     return reason.kind == "shape" and reason.got == "1" and (reason.expected or "").startswith("2 <= ")
 
 
@@ -74,7 +74,7 @@ def _is_less(got: str | None, expected: str | None) -> bool:
 
 
 def _advice_on_fixed_size(fixed: Specialized) -> Advice:
-    """Return how to free a size that a line of code fixed; `mark_dynamic` would raise ConstraintViolationError."""
+    """Return the advice for a size that code specialized: `mark_dynamic` would raise ConstraintViolationError."""
     if LOOP.search(fixed.code):
         return Advice("the loop is unrolled for each size: compile the body of one step and loop outside, or pad to one size")
     if _LOOKUP.search(fixed.code):

@@ -1,4 +1,4 @@
-"""What `dynx.cudagraphs` runs uncaptured."""
+"""Findings on code that runs uncaptured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynx.records.run_records import RunRecords
 
 
 def skips(run: RunRecords, kind: SkipKind, rule: str) -> Iterator[Finding]:
-    """Yield a finding for each skip of one kind; the cost is given as 0 seconds, because it is not measured."""
+    """Yield a finding for each skip of one kind; its seconds are 0, because the cost is not measured."""
     for skip in run.cudagraph_skips:
         if skip.kind == kind and skip.location is not None:
             yield Finding(rule, skip.reason, skip.location, 0.0, (), skip.advice, skip.count)

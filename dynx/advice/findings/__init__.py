@@ -1,1 +1,1 @@
-"""Findings: the records of a run, grouped by what causes them, with the texts of the rules that apply."""
+"""Group the records of a run by their cause, and describe each group as a finding with the texts of its rule."""

@@ -1,4 +1,4 @@
-"""Findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost."""
+"""Findings for graph breaks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynx.records.recompile import Recompile
 def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause] = ()) -> tuple[Finding, ...]:
     """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
 
-    `inside` are causes of recompiles for which `break_around` returns a graph break: they are part of its finding.
+    `inside` are causes of recompiles to be added to the finding of the graph break that `break_around` returns.
     """
     merged: dict[BreakKey, Finding] = {}
     consequences: list[tuple[BreakKey, GraphBreak]] = []
@@ -63,9 +63,10 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iter
 
 
 def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
-    """Return the finding for a size that depends on data without the setting that captures it, if the function reads values.
+    """Return the finding; change the advice of DX209 if the same function also has a finding of DX202.
 
-    With the setting, reading the values of such a tensor raises GuardOnDataDependentSymNode instead of breaking the graph.
+    With the setting that DX209 advises, reading the values of a tensor (DX202) raises GuardOnDataDependentSymNode instead of
+    breaking the graph.
     """
     own = finding.location.own
     reads = (each for each in others if each.rule == "DX202" and each.location.own.file == own.file)
@@ -75,9 +76,9 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
 
 
 def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> list[Cause]:
-    """Return the causes for which `break_around` returns a graph break, and which need no advice of their own.
+    """Return the causes of recompiles that belong to the finding of a graph break in a library (see `break_around`).
 
-    Values for which the library has an option do, and sizes, which come from what the program passes to the library, unless a
+    Values for which the library has an option keep their own finding. So do sizes, which come from the program, unless a
     function that the program calls itself has a finding on sizes.
     """
     causes, breaks = tuple(causes), tuple(breaks)
@@ -89,9 +90,9 @@ def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> l
 
 
 def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:
-    """Return the graph break in a library because of which functions that only the library calls are compiled on their own.
+    """Return the graph break in a library that makes one of the library's functions compile on its own; None if there is none.
 
-    Values that such a function has been compiled for are those of the library: its user can only remove the graph break.
+    The values that recompile such a function come from the library, so its user can only remove the graph break.
     """
     call, location = cause.called_from, cause.recompiles[0].location
     if call is None or call.library is None or call.library != location.library:
@@ -115,7 +116,7 @@ def _with_recompiles(finding: Finding, recompiles: list[Recompile]) -> Finding:
 
 
 def _cause_of(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:
-    """Return the finding of another graph break in the same compilation: after it, Dynamo could not rebuild a value."""
+    """Return the key of the graph break in the same compilation after which Dynamo could not rebuild a value, or None."""
     for earlier in breaks:
         rule = rule_of_break(earlier)
         if rule is not None and not rule.is_consequence and set(earlier.compiles) & set(graph_break.compiles):
@@ -135,7 +136,7 @@ def _with_consequence(finding: Finding, graph_break: GraphBreak, costs: _Costs) 
 
 
 class BreakKey(NamedTuple):
-    """Key by which findings are merged: rule and line; in a library also its own line, one for each cause."""
+    """Key by which findings are merged: rule, user's line, and for a break in a library also the library's line."""
 
     rule: str
     file: str

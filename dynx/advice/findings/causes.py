@@ -72,9 +72,9 @@ def causes(
 
 
 def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Specialized]) -> Specialized | None:
-    """Return the line that fixed the changed value in its last recompile.
+    """Return the line that specialized the changed value in the last recompile that compiled.
 
-    An earlier one may have fixed it only because torch had not yet made another size symbolic that it is compared with.
+    An earlier one may have specialized it only because it was compared with a size that was still static.
     """
     last = next((recompile for recompile in reversed(group) if recompile.outcome == "compiled"), group[-1])
     return fixed.get((last.generation, last.id, last.reasons[0].source))
@@ -111,7 +111,7 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
 
 
 def _mark(change: BecameDynamic) -> Mark | None:
-    """Return the mark for a size that became dynamic; None for one that cannot be marked: items of *args have no name."""
+    """Return the mark for a size that became dynamic; None if it cannot be marked, such as an item of *args without a name."""
     tensor = LOCAL.sub(r"\1", change.source)
     if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args[") or "._base" in tensor:
         return None
@@ -119,7 +119,7 @@ def _mark(change: BecameDynamic) -> Mark | None:
 
 
 def _varying_sizes(dynamic: Iterable[BecameDynamic]) -> Mapping[FrameKey, tuple[Mark, ...]]:
-    """Return the sizes of each function that became dynamic in one of its recompiles."""
+    """Return for each function the sizes that became dynamic in any of its recompiles."""
     found: dict[FrameKey, dict[Mark, None]] = {}
     for change in dynamic:
         if (mark := _mark(change)) is not None:

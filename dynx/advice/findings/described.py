@@ -87,7 +87,7 @@ def _grad_change(reason: Reason) -> str:
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Return the failed guards of a cause as text: for each recompile the first one, and up to two of other cache entries."""
+    """Return the failed guards of a cause as text: the first of each recompile, and up to two of other cache entries."""
     lines: list[str] = [f"guarded by: {cause.first.code}"] if cause.first.code else []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons

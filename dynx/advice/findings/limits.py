@@ -1,4 +1,4 @@
-"""Findings for functions that reached a recompile limit, which include those of the recompiles that led to it."""
+"""Findings for functions that reached a recompile limit; they include the findings for the recompiles that led to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings for recompiles: one for each cause, with what changed, where, and the seconds spent recompiling."""
+"""Findings for recompiles: one for each cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
     For example, a graph break splits a function, and each part of it recompiles when the size of a common input changes.
     """
     merged: dict[object, list[Cause]] = {}
-    keys: dict[object, object] = {}  # of both kinds, by which a cause joins others; to the key of their group
+    keys: dict[object, object] = {}  # from both keys of a cause, `same_line` and `same_whole`, to the key of its group
     for cause in causes:
         own = _location(cause).own
         same_line = (cause.rule.id, cause.first.expected, cause.first.got, own.file, own.line)
@@ -38,21 +38,21 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
 
 
 def change_of(cause: Cause) -> tuple[object, ...]:
-    """Return what is equal for causes that are one change, in parts of one function that graph breaks split.
+    """Return a key that is equal for causes with the same change in parts of a function that graph breaks split.
 
-    The parts have other names for a tensor whose size or requires_grad changes.
+    The key omits the name of the value if the parts may name it differently.
     """
     name = "" if cause.rule.is_common(cause.first) else spoken(cause.first.source)
     return cause.rule.id, cause.first.expected, cause.first.got, cause.whole, name
 
 
 def _assigns(cause: Cause) -> bool:
-    """Return whether the line that requested the guard also assigns the value: it shows more than a line that only reads it."""
+    """Return whether the line that requested the guard also assigns the value: this explains more than a line that reads it."""
     return bool(re.match(rf"{re.escape(spoken(cause.first.source))}\s*[-+*/]?=(?!=)", cause.first.code))
 
 
 def find_joined(causes: Sequence[Cause]) -> Finding:
-    """Return one finding for causes that are one change of the program; the graph breaks that split the function are named."""
+    """Return one finding for causes with the same change; its title names the graph breaks that split the function."""
     found = list(map(find, causes))
     kept = found[list(causes).index(main_cause(causes))]
     return replace(
@@ -67,17 +67,17 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
 
 
 def main_cause(causes: Sequence[Cause]) -> Cause:
-    """Return the cause whose line and advice the finding for several causes has."""
+    """Return the cause whose line and advice are used in the finding for several causes."""
     return min(causes, key=lambda cause: (not _assigns(cause), cause.after is not None, _location(cause).library is not None))
 
 
 def advice_on(cause: Cause) -> Advice:
-    """Return the advice for a cause: of the library that holds the value, if known, else that of its rule."""
+    """Return the advice for a cause: from the table of libraries if it knows the value, else from the rule."""
     return libraries.advice_on_value(cause.first) or cause.rule.advice(cause)
 
 
 def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
-    """Return the advice for a size that recompiles several parts of a function between graph breaks in libraries."""
+    """Return the advice; if graph breaks in libraries split the function, marking a size is only the second suggestion."""
     in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
     if not in_libraries or not advice.startswith("mark_dynamic("):
         return advice

@@ -1,4 +1,4 @@
-"""Which compiled functions belong together: a graph break splits a function into parts, each compiled on its own."""
+"""Find the functions that graph breaks split: each part after a break is a resume function with compilations of its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dynx.records.graph_break import GraphBreak
 
 
 class Part(NamedTuple):
-    """A compiled function as a part of the function that a graph break split."""
+    """A part of a function that a graph break split."""
 
     whole: FrameKey  # the function that the program called
     after: GraphBreak | None  # None for the first part
 
 
 def parts_of(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> Mapping[FrameKey, Part]:
-    """Return for each resume function the function that it is a part of; other functions are not in the mapping."""
+    """Return for each resume function the function that it is a part of, and the graph break before it."""
     parts: dict[FrameKey, Part] = {}
     breaks = tuple(breaks)
     for compile in compiles:

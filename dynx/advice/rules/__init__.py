@@ -1,4 +1,4 @@
-"""All advice rules: one file for each, found by its name, `dx203_branch.py`, in the folder of its family."""
+"""All advice rules: each is a file in the folder of its family, found by its name: `dx203_branch.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _rules() -> Iterator[Rule]:
 
 
 def _of_class(cls: type[R]) -> tuple[R, ...]:
-    """Return the rules of one class, in the order in which they are asked."""
+    """Return the rules of one class, in the order in which they are tried."""
     return tuple(sorted((rule for rule in RULES.values() if isinstance(rule, cls)), key=_order))
 
 
@@ -50,7 +50,7 @@ def rule_of_break(graph_break: GraphBreak) -> BreakRule | PlaceRule | None:
 
 
 def rule_by_reason(graph_break: GraphBreak) -> BreakRule | None:
-    """Return the rule about why a graph breaks, not where, or None."""
+    """Return the `BreakRule` that applies to a graph break, or None."""
     return next((rule for rule in _BREAK_RULES if rule.applies(graph_break)), None)
 
 

@@ -66,7 +66,7 @@ def prepare(
 
 
 def loaded(load: Callable[[], types.CodeType]) -> types.CodeType:
-    """Return the code of a program; an error in it, such as a SyntaxError, is shown as Python does."""
+    """Return the code of a program; an error in it, such as a SyntaxError, is shown as by Python."""
     try:
         return load()
     except BaseException:
@@ -139,7 +139,7 @@ def _compiled_code(loader: Any) -> types.CodeType:
 
 
 def _folder_of(target: str) -> str:
-    """Return the folder of a script, which Python adds to `sys.path`: that of the file behind symbolic links."""
+    """Return the folder that Python adds to `sys.path` for a script: that of the file behind symbolic links."""
     path = os.path.abspath(target)
     with contextlib.suppress(OSError):
         link = os.readlink(path)
@@ -151,7 +151,7 @@ def _folder_of(target: str) -> str:
 
 
 def compile_file(source: bytes, file: str) -> types.CodeType:
-    """Compile a source file; raise the SyntaxError that Python raises for bytes that are no source."""
+    """Compile a source file; raise the same SyntaxError as Python for bytes that are not source code."""
     number = source.count(b"\n", 0, source.find(b"\0")) + 1
     if b"\0" in source:
         line = source.splitlines()[number - 1].partition(b"\0")[0].decode(errors="replace")
@@ -169,7 +169,7 @@ def compile_file(source: bytes, file: str) -> types.CodeType:
         return compile(source, file, "exec", dont_inherit=True)
     except SyntaxError as error:
         if (error.msg or "").startswith("unknown encoding: "):
-            raise SyntaxError(error.msg.replace("unknown encoding", "encoding problem")) from None  # as for files
+            raise SyntaxError(error.msg.replace("unknown encoding", "encoding problem")) from None  # as Python says
         raise
 
 
@@ -214,7 +214,7 @@ def load_stdin() -> tuple[Callable[[], types.CodeType], types.ModuleType]:
 
 
 def _show_in_tracebacks(code: types.CodeType, source: str) -> None:
-    """Add the source of a `-c` program to `linecache` where Python does, since 3.13: its tracebacks show source lines."""
+    """Add the source of a `-c` program to `linecache`, as Python does since 3.13, so that tracebacks show source lines."""
     register: Any = getattr(linecache, "_register_code", None)
     if register is not None:
         # Python 3.13.0 finds the lines by file name, later versions by code object

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 The input factory is called without arguments and returns a list with the arguments of each call: a tuple of positional
-arguments, or a single one. Without it, `inputs` of the same module is called if there is one.
-Exit code: 0 if both do the same, 1 if something differs, if nothing was compiled, and if both used the same objects; 2 for a
-usage error.
+arguments, or a single argument. Without --inputs, the function `inputs` of the same module is called if it exists.
+Exit code: 0 if eager and compiled code do the same; 1 if something differs, if nothing was compiled, or if both used the same
+objects; 2 for a usage error, or if the module or the input factory raises an exception.
 """
 
 
@@ -41,24 +41,24 @@ def add_to(commands: Subparsers) -> None:
         metavar="FACTORY",
         help=f"a function that returns the arguments of each call: make_inputs, or {target.FORMS}",
     )
-    parser.add_argument("--calls", type=int, default=2, metavar="N", help="calls with each of them (default: 2)")
+    parser.add_argument("--calls", type=int, default=2, metavar="N", help="number of calls with each input (default: 2)")
     parser.add_argument("--backend", metavar="NAME", help="the backend of torch.compile (default: eager)")
     parser.add_argument(
         "--isolate",
         choices=("copy", "fork"),
         default="copy",
-        help="run in copies of all objects, or also in forked processes (default: copy)",
+        help="copy: run on copies of all objects; fork: run in forked processes too (default: copy)",
     )
     parser.add_argument(
-        "--change", metavar="FUNCTION", help="a function of the module to call after the calls, before as many more"
+        "--change", metavar="FUNCTION", help="a function of the module that is called after the calls; then they are repeated"
     )
     parser.add_argument(
         "--rng",
         choices=("aligned", "as is"),
         default="aligned",
-        help="random numbers that inductor draws: those of eager code, or its own (default: aligned)",
+        help="aligned: inductor draws the random numbers of eager code; as is: its own (default: aligned)",
     )
-    parser.add_argument("--bisect", action="store_true", help="find the first node of a graph that makes a difference")
+    parser.add_argument("--bisect", action="store_true", help="find the first node of a graph at which values differ")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(act=act)
 
@@ -111,7 +111,7 @@ def _inputs(module: ModuleType, factory: str | None, found: target.Target) -> li
 
 
 def _named(module: ModuleType, name: str, found: target.Target, option: str) -> Any:
-    """Return what an option names: an attribute of the target's module, or a target of its own."""
+    """Return the object that an option names: an attribute of the target's module, or another target."""
     if ":" in name:
         return target.load(target.parse(name, f"dynx check {option}"), f"dynx check {option}")[1]
     return target.attribute(module, name, found.program)

@@ -1,4 +1,4 @@
-"""`dynx fix program args…`: try the advice of `dynx run` in further runs of the program, and print what helps as a diff."""
+"""`dynx fix program args…`: try the fixes of findings in further runs of the program, and print those that help as a diff."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from dynx.records.trial import Trial
 
 _EPILOG = """\
-The program runs once as it is, then once more for each fix that is tried, each time in a new process and without input. Every run
-repeats what the program writes to files and sends to others. Only --apply changes its source files.
-Exit code: 0 if no finding is left, 1 if one is, 2 if the program cannot be run or tried.
+The program runs once as it is, then once more for each fix that is tried, each time in a new process and without input. Every
+run repeats everything that the program writes and sends. Only --apply changes its source files.
+Exit code: 0 if no finding remains, 1 if a finding remains, 2 if the program cannot be run or tried.
 """
 
 
 def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "fix",
-        help="try the advice in further runs of a program, and print what helps as a diff",
+        help="try fixes in further runs of a program, and print those that help as a diff",
         usage="dynx fix [--apply [--force]] [--budget SECONDS] [--result NAME] [--tolerance X] [--allow-writes] [--json] "
         "[-m | -c] program [arguments …]",
         epilog=_EPILOG,
@@ -40,7 +40,7 @@ def add_to(commands: Subparsers) -> None:
         type=number("a number of seconds", lambda seconds: seconds > 0),
         default=600.0,
         metavar="SECONDS",
-        help="for all runs together (default: 600)",
+        help="time for all runs together (default: 600)",
     )
     parser.add_argument(
         "--result",
@@ -54,10 +54,10 @@ def add_to(commands: Subparsers) -> None:
         type=number("a tolerance, such as 1e-4", lambda tolerance: 0 <= tolerance < 1),
         default=1e-4,
         metavar="X",
-        help="relative, between numbers (default: 1e-4)",
+        help="relative tolerance between printed or compared numbers (default: 1e-4)",
     )
     parser.add_argument(
-        "--allow-writes", action="store_true", help="try the program although it writes files into its folder, in every run"
+        "--allow-writes", action="store_true", help="also try a program that writes files into its folder, in every run"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     program.add_to(parser)
@@ -86,7 +86,7 @@ def act(arguments: argparse.Namespace) -> int:
 
 
 def program_of(arguments: argparse.Namespace, command: str) -> Program:
-    """Return the program that a command has to run again. Raises UsageError for one that cannot, such as code of a pipe."""
+    """Return the program that a command has to run again. Raises UsageError if it cannot, such as one on standard input."""
     from dynx.fix import Program
 
     if arguments.target in (None, "-"):

@@ -1,4 +1,4 @@
-"""Commands about one function of a program, `dynx guards` and `dynx memory`: run the program, then print what was found."""
+"""Commands about one function of a program, `dynx guards` and `dynx memory`: run the program, then print the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Print(Protocol):
-    """Prints what was found about the function `name` of a program that has ended; returns the exit code."""
+    """A callback that prints the records of a function after the program has ended, and returns the exit code."""
 
     def __call__(self, module: ModuleType, name: str, script: str, *, as_json: bool) -> int: ...
 
@@ -81,7 +81,7 @@ class _Named(NamedTuple):
     program: str | None
     option: str  # `-m` or `-c`, as for `python`
     function: str
-    shown: str  # the program in messages
+    shown: str  # what messages call the program
 
 
 def _named(arguments: argparse.Namespace, command: str) -> _Named:

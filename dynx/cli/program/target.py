@@ -18,7 +18,7 @@ FORMS = "file.py::function or module:function"
 class Target(NamedTuple):
     """A function of a file or of a module."""
 
-    program: str  # a path, or `-` for standard input; the name of a module
+    program: str  # a path, `-` for standard input, or the name of a module
     function: str
     is_module: bool
 
@@ -51,9 +51,9 @@ def _is_module_name(text: str) -> bool:
 
 
 def load(target: Target, command: str) -> tuple[ModuleType, Any]:
-    """Import the module of a target, which is not run as a program, and return it with the function.
+    """Import the module of a target, without running it as a program; return the module and the function.
 
-    A file is imported under the name that it has for others: `package.steps` in a package, else `steps`.
+    A file is imported under the name that other modules use for it: `package.steps` in a package, else `steps`.
 
     Raises:
         UsageError: There is no such file, module or function.
@@ -63,7 +63,7 @@ def load(target: Target, command: str) -> tuple[ModuleType, Any]:
 
 
 def attribute(module: ModuleType, path: str, name: str) -> Any:
-    """Return what a dotted path names in the module `name`; raise UsageError if there is nothing."""
+    """Return the object at a dotted path in the module `name`; raise UsageError if there is none."""
     value: Any = module
     for part in path.split("."):
         try:
@@ -74,7 +74,7 @@ def attribute(module: ModuleType, path: str, name: str) -> Any:
 
 
 def _imported(name: str, command: str) -> ModuleType:
-    """Import a module from the current folder or the installed ones."""
+    """Import a module from the current folder or from an installed package."""
     _search_in(os.getcwd())
     try:
         return import_module(name)
@@ -105,7 +105,7 @@ def _imported_file(text: str, command: str) -> ModuleType:
 
 
 def _origin(name: str) -> str:
-    """Return the file that an import of a module would run, or has run; empty if that is not known."""
+    """Return the file that an import of a module would run, or has run; empty if unknown."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         return os.path.realpath(getattr(loaded, "__file__", None) or "")
@@ -114,7 +114,7 @@ def _origin(name: str) -> str:
 
 
 def _imported_as(name: str, path: Path) -> ModuleType:
-    """Import a file whose name is that of another module, such as `random.py`, or none of a module, such as `3.py`."""
+    """Import a file whose name belongs to another module, such as `random.py`, or is not a module name, such as `3.py`."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

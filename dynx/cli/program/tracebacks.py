@@ -20,7 +20,7 @@ _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processe
 
 
 def hide_our_frames() -> None:
-    """Pass the excepthook of this process, which may be the program's, tracebacks without the frames of dynx."""
+    """Remove the frames of dynx from tracebacks before the excepthook of this process, often the program's, gets them."""
     sys.excepthook = _without_our_frames(getattr(sys, "excepthook", _missing))
 
 
@@ -38,14 +38,14 @@ def _without_our_frames(hook: Hook) -> Hook:
 
 
 def _missing(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-    """Do what Python does where the program has deleted `sys.excepthook`."""
+    """Show an exception as Python does if the program has deleted `sys.excepthook`."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write("sys.excepthook is missing\n")
     sys.__excepthook__(kind, error, traceback)
 
 
 def _show_both(raised: BaseException, error: BaseException) -> None:
-    """Print what an excepthook raised, and the exception that it was to show, as Python does."""
+    """Print the exception of an excepthook, and the one that it should have shown, as Python does."""
     flush(sys.stdout)
     with contextlib.suppress(AttributeError, OSError, ValueError):  # stderr is closed
         sys.stderr.write("Error in sys.excepthook:\n")
@@ -55,7 +55,7 @@ def _show_both(raised: BaseException, error: BaseException) -> None:
 
 
 def of_program(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Return the part of a traceback behind the frames of dynx that run the program."""
+    """Return the part of a traceback after the frames of dynx that run the program."""
     first = traceback
     while first is not None and not _is_ours(first):
         first = first.tb_next

@@ -1,4 +1,4 @@
-"""The option `--try` of `dynx run`: try the advice in further runs of the program, and add the trials to its run."""
+"""The option `--try` of `dynx run`: try fixes in further runs of the program, and add the trials to its records."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BUDGET = 300.0  # seconds
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the option."""
+    """Add the option `--try`."""
     parser.add_argument(
         "--try",
         dest="tries",
         action="store_true",
-        help=f"run the program again for each advice that is a setting or a mark, for {BUDGET:.0f} seconds at most, "
-        "and show what helped; every run repeats what the program writes to files and sends to others",
+        help=f"run the program again with each fix that changes no file, for {BUDGET:.0f} seconds at most, "
+        "and show which fixes helped; every run repeats everything that the program writes and sends",
     )
 
 

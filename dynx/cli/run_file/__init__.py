@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from dynx._run import Run
 
 DEFAULT = Path(".dynx") / "last.dynx"  # where `dynx run` saves
-UNREADABLE = 3  # the exit code of commands that check files, for a file of which not everything was read
+UNREADABLE = 3  # the exit code of `dynx assert` and `dynx diff` for a file that could not be read completely
 
 
 def load(file: Path) -> Run:
-    """Read a run file; raise UsageError if there is none, with the command that writes it, or the files that are there."""
+    """Read a run file; if there is none, raise UsageError with the command that writes it and the run files in its folder."""
     from dynx._run import Run
 
     try:
@@ -34,7 +34,7 @@ def load(file: Path) -> Run:
 
 
 def _others(folder: Path) -> str:
-    """Return the run files of a folder, as the beginning of a sentence; empty if there is none."""
+    """Return the run files of a folder as the beginning of a sentence; empty if there are none."""
     names = [shlex.quote(str(file)) for file in sorted(folder.glob("*.dynx"))]
     return f"there is {', '.join(names[:3])}{', …' if len(names) > 3 else ''}; " if names else ""
 
@@ -45,7 +45,7 @@ def add_top(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=_positive,
         metavar="N",
-        help="show the N findings that cost most, and N rows of each table (default: 10; all with --full)",
+        help="show the N most expensive findings, and N rows of each table (default: 10; all with --full)",
     )
 
 

@@ -39,7 +39,7 @@ def add_to(commands: Subparsers) -> None:
         help="total time of all compilations",
     )
     parser.add_argument(
-        "--forbid", metavar="RULE", action="append", default=[], help="fail if this rule has a finding; repeatable"
+        "--forbid", metavar="RULE", action="append", default=[], help="fail if this rule has a finding; may be repeated"
     )
     parser.set_defaults(act=act)
 
@@ -51,7 +51,7 @@ def _count(text: str) -> int:
 
 
 def _why(run: Run) -> str:
-    """Return the first reason for which nothing was compiled."""
+    """Return the first reason why nothing was compiled."""
     from dynx.report._uncompiled import why
     from dynx.report._wrap import ordinary
 

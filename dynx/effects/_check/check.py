@@ -1,4 +1,4 @@
-"""`check`: does a compiled function do what eager code does?"""
+"""`check`: compare everything that a compiled function does with eager code."""
 
 from __future__ import annotations
 
@@ -44,40 +44,40 @@ def check(
 ) -> CheckReport:
     """Call a function eagerly and compiled, and compare everything that the calls did.
 
-    Both sides run in copies of the function's arguments, closure, globals, class attributes and modules, so that the program is
-    left as it was: objects, cache entries, counters, random numbers. After each call these are compared: the result; what the
-    function changed in all of them; which objects and which memory of tensors are shared; the exception; what was printed; the
-    random number generators; and the gradients of the result.
+    Both sides run in copies of the function's arguments, closure, globals, class attributes and modules, so that the program's
+    objects, cache entries, counters and RNG states stay unchanged. After each call, `check` compares the result; all mutations;
+    which objects are the same, and which tensors share memory; the exception; the output on stdout; the RNG states; and the
+    gradients of the result.
 
     Args:
-        fn: A function, method or module, compiled or not; one that is compiled keeps its backend and `fullgraph`.
+        fn: A function, method or module, compiled or not; a compiled function keeps its backend and `fullgraph`.
         args: Positional arguments.
-        inputs: Arguments of further calls: a tuple of positional arguments, or a single one. Other sizes and values find
-            guards that are missing.
-        calls: Calls with each of them; the second one finds what a compiled function does only while it is traced.
-        isolate: `"copy"`: the copies are made without calling the user's code. What cannot be copied, such as an open file, is
-            used by both sides and listed in `shared`. `"fork"`: each side also runs in a forked process of its own, with one
-            thread, so that nothing is shared and code that ends the process is a difference; not where CUDA is available.
-        state: Further objects that the function changes, by name, that neither its code nor its arguments lead to: modules,
+        inputs: Arguments of further calls: for each call a tuple of positional arguments, or a single argument. Other sizes
+            and values reveal missing guards.
+        calls: Number of calls with each set of arguments. The second call reveals effects that only tracing has.
+        isolate: `"copy"`: copy objects without calling the user's code. An object that cannot be copied, such as an open file,
+            is used by both sides and listed in `shared`. `"fork"`: also run each side in a forked process with one thread, so
+            that nothing is shared; a compiled function that ends its process is a difference. Not with CUDA.
+        state: Further objects that the function changes, by name, if neither its code nor its arguments lead to them: modules,
             classes, lists, dicts, sets, or objects with attributes.
-        backend: A backend of torch.compile to use instead; "eager" for a function that is not compiled.
-        rtol: Relative tolerance for numbers; with `atol` None the defaults of `torch.testing.assert_close` for the dtype.
+        backend: A backend of torch.compile. Default: the backend of `fn`, or "eager" if `fn` is not compiled.
+        rtol: Relative tolerance for numbers. If `atol` is None too, the defaults of `torch.testing.assert_close` apply.
         atol: Absolute tolerance.
-        rng: `"aligned"`: inductor draws the random numbers that eager code draws, by its setting `fallback_random`, so that
-            dropout can be compared. `"as is"`: it draws its own; what depends on them differs.
-        change: Called without arguments after the calls, on each side, in its copies; then all calls are made again. Compiled
-            code has to notice what it changes: an attribute, a hook, an environment variable.
-        bisect: Find the first node of a graph that makes a difference, by compiling some of the nodes: about as many further
-            comparisons as the number of nodes has binary digits.
+        rng: `"aligned"`: inductor draws the random numbers of eager code (`fallback_random`), so that dropout can be compared.
+            `"as is"`: inductor draws its own random numbers, and results that depend on them differ.
+        change: A function that is called after all calls, on each side, in its copies; then all calls are made again. Compiled
+            code has to notice the change, such as that of an attribute, a hook or an environment variable.
+        bisect: Find the first node of a graph whose compilation causes a difference, by about log2(number of nodes) further
+            comparisons.
         kwargs: Keyword arguments.
 
     Returns:
-        A `CheckReport`: `ok`, `diffs`, `stage` at which a difference begins, `graph_breaks`, `is_vacuous` if nothing was
-        compiled, `assert_ok()`.
+        A `CheckReport` with `ok`, `diffs`, `stage` (at which a difference begins), `graph_breaks`, `is_vacuous` (whether
+        nothing was compiled) and `assert_ok()`.
 
     Raises:
-        UsageError: an argument is of the wrong type; or, with `isolate="fork"`, CUDA is available, the system has no fork,
-            eager code ends the process, or gradients are needed and torch, built for CUDA, has computed some before.
+        UsageError: An argument is invalid. With `isolate="fork"` also: CUDA is available, the system has no fork, eager code
+            ends the process, or gradients are needed after a CUDA build of torch has already computed gradients.
 
     Example:
         >>> import torch, dynx
@@ -147,7 +147,7 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
 
 
 def _settings(program: Program) -> Mapping[str, bool]:
-    """Return the settings of torch that the compiled side had, where they are not the user's."""
+    """Return torch's settings on the compiled side that differ from the user's."""
     wanted = {DONATED_BUFFER: False, AUTOGRAD_CACHE: False}
     if program.aligns_random_numbers:
         wanted[FALLBACK_RANDOM] = True
@@ -155,12 +155,12 @@ def _settings(program: Program) -> Mapping[str, bool]:
 
 
 def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
-    """Return each graph break once: Dynamo meets it again when it compiles the frame of that line on its own."""
+    """Return each graph break once; Dynamo reports it again when it compiles the frame of that line by itself."""
     return {(one.location.own, one.reason): one for one in reversed([*breaks])}.values()
 
 
 def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
-    """Add the stage at which the differences begin, and the node."""
+    """Add the stage at which the differences begin and, with `bisect`, the node."""
     if report.outcome != "different":
         return report
     stage = first_stage(program, backend, report.diffs)
@@ -204,7 +204,7 @@ def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls:
 
 
 def _original_and_settings(fn: Any, backend: Any) -> tuple[Any, Any, bool]:
-    """Return the function that is not compiled, the backend to use, and whether graph breaks raise."""
+    """Return the uncompiled function, the backend to use, and whether graph breaks raise."""
     unwrapped = unwrap(fn)
     compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
     original = unwrapped.original if compiled is not None else fn
@@ -214,7 +214,7 @@ def _original_and_settings(fn: Any, backend: Any) -> tuple[Any, Any, bool]:
 
 
 def _location_of(fn: Any) -> Location | None:
-    """Return the first line of the function that a callable ends at."""
+    """Return the first line of the function behind a callable."""
     function = unwrap(fn).function
     code = getattr(function, "__code__", None)
     return location_of(RawFrame(code.co_filename, first_line(code), code.co_qualname)) if code is not None else None

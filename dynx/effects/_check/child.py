@@ -1,4 +1,4 @@
-"""Run a part of a check in a forked child process; only the data that it returns remains."""
+"""Run a part of a check in a forked child process, and return only its result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refuse_if_impossible() -> None:
     """Raise UsageError where a process cannot be forked, or where its child could not use torch."""
     if not hasattr(os, "fork"):
         raise UsageError(f'isolate="fork" is not possible on {sys.platform}, which has no fork\n  pass isolate="copy"')
-    if torch.cuda.is_available():  # Dynamo asks for the properties of the device, whatever it compiles
+    if torch.cuda.is_available():  # Dynamo reads the properties of the GPU, even to compile CPU code
         raise UsageError(
             'isolate="fork" is not possible here: CUDA is available, and a forked process cannot use it\n'
             '  pass isolate="copy", or hide the GPUs: CUDA_VISIBLE_DEVICES= python ...'
@@ -36,13 +36,14 @@ def refuse_if_impossible() -> None:
 
 
 def in_child(work: Callable[[], T]) -> T:
-    """Return what a function returns in a forked child process, in which torch has one thread.
+    """Run a function in a forked child process, in which torch uses one thread, and return its result.
 
-    Torch: a child of a process that has used OpenMP hangs at its first operator if that uses several threads.
+    With several threads, a child of a process that has used OpenMP hangs at its first parallel operator.
 
     Raises:
-        ChildDied: the child ended before the function returned.
-        UsageError: its result cannot be pickled; or what the function raised.
+        ChildDied: The child ended before the function returned.
+        UsageError: The result cannot be pickled.
+        Exception: An exception of the function itself.
     """
     with tempfile.TemporaryFile() as file:
         pid = _fork()
@@ -50,7 +51,7 @@ def in_child(work: Callable[[], T]) -> T:
             _run(work, file)
         try:
             _, status = os.waitpid(pid, 0)
-        except BaseException:  # such as a KeyboardInterrupt, after which nobody waits for the child
+        except BaseException:  # such as a KeyboardInterrupt: nothing else waits for the child
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
@@ -65,25 +66,25 @@ def in_child(work: Callable[[], T]) -> T:
 
 
 def packed(value: Any) -> bytes:
-    """Return a value as bytes, with the elements that its tensors have now."""
+    """Return a value as bytes, with the current elements of its tensors."""
     buffer = BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
 
 
 def unpacked(data: bytes) -> Any:
-    """Return the value that `packed` was given."""
+    """Return the value that `packed` serialized."""
     return torch.load(BytesIO(data), weights_only=False)
 
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for a process with several threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns about a fork with several threads
         return os.fork()
 
 
 def _run(work: Callable[[], Any], file: IO[bytes]) -> None:
-    """Write what a function returns or raises, and end the process without what is registered with `atexit`."""
+    """Write the result or exception of a function to a file, and end the process without running `atexit` handlers."""
     code = 1
     try:
         torch.set_num_threads(1)
@@ -91,11 +92,11 @@ def _run(work: Callable[[], Any], file: IO[bytes]) -> None:
         try:
             with without_worker_processes():
                 result = work(), None
-        except Exception as error:  # noqa: BLE001 - it is raised in the parent
+        except Exception as error:  # noqa: BLE001 - the parent raises it
             result = None, _portable(error)
         try:
             data = packed(result)
-        except Exception as error:  # noqa: BLE001 - whatever an object raises that cannot be pickled
+        except Exception as error:  # noqa: BLE001 - an object that cannot be pickled may raise anything
             text = f"what the function returns or changes cannot be passed between processes: {error}"
             data = packed((None, UsageError(f'{text}\n  pass isolate="copy"')))
         file.write(data)
@@ -109,6 +110,6 @@ def _portable(error: Exception) -> Exception:
     """Return an exception that can be pickled, with the same text."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - see `packed`
+    except Exception:  # noqa: BLE001 - pickling may raise anything
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

@@ -1,4 +1,4 @@
-"""Compare what an eager call did with what the compiled call did."""
+"""Compare the outcomes of an eager call and a compiled call."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dynx.effects._check.facts import Fact, shown
 from dynx.effects._check.run import Outcome, Raised
 from dynx.records.check import Diff, DiffKind, Leak
 
-# dtypes of which `torch.equal` takes all tensors
+# dtypes for which `torch.equal` accepts every strided tensor
 _COMPARABLE = frozenset(
     (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
 )
 _OF_STATES = {int, float, str, NoneType}
-_RTOL_OF_FLOATS = 1.3e-6  # that of float32
+_RTOL_OF_FLOATS = 1.3e-6  # default of `torch.testing.assert_close` for float32
 
 
 class Tolerance(NamedTuple):
@@ -28,7 +28,7 @@ class Tolerance(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A difference, with both tensors if it is one of their elements."""
+    """A difference; with both values as tensors, if numbers differ."""
 
     diff: Diff
     eager: torch.Tensor | None = None
@@ -58,7 +58,7 @@ def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Toleran
 
 
 def differences_of_leaks(eager: Sequence[Leak], compiled: Sequence[Leak], call: int) -> Iterator[Difference]:
-    """Yield the differences of objects that both sides changed in processes of their own, as they were not copied."""
+    """Yield the differences of objects that were not copied, so that each side changed them in its own process."""
     one, other = ({leak.path: leak for leak in leaks} for leaks in (eager, compiled))
     for path in dict.fromkeys([*one, *other]):
         before = (one.get(path) or other[path]).before
@@ -88,12 +88,12 @@ def error_text(error: Raised | None) -> str:
     if error is None:
         return ""
     lines = error.message.strip().splitlines()
-    text = " ".join(lines[: 2 if lines and lines[0].endswith("raised:") else 1])  # the second is what a backend raised
+    text = " ".join(lines[: 2 if lines and lines[0].endswith("raised:") else 1])  # the second line: a backend's error
     return f"{error.classes[0].rpartition('.')[2]}: {text}".rstrip(": ")
 
 
 def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:
-    reported: list[str] = []  # paths; what is below them differs for the same reason
+    reported: list[str] = []  # paths; those below them differ for the same reason
     for path in dict.fromkeys([*eager.facts, *compiled.facts]):
         one, other = eager.facts.get(path), compiled.facts.get(path)
         if path == "result" and (eager.error is not None or compiled.error is not None):
@@ -110,12 +110,12 @@ def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance
 
 
 def is_below(path: str, outer: str) -> bool:
-    """Return whether a path leads through another one."""
+    """Return whether `path` leads through the object at `outer`."""
     return path.removeprefix("attributes of ") == outer or (path.startswith(outer) and path[len(outer)] in ".[{ ")
 
 
 def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) -> tuple[DiffKind, str] | None:
-    """Return the kind of a difference, and how the compiled tensor differs; None if both are the same."""
+    """Return the kind of a difference, and how a compiled tensor differs; None if both facts are equal."""
     if eager is None or compiled is None:
         return ("sharing" if "memory" in (getattr(eager, "kind", ""), getattr(compiled, "kind", "")) else "missing"), ""
     if eager.kind != compiled.kind or eager.kind in ("same", "memory"):
@@ -130,7 +130,7 @@ def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) ->
 
 
 def _numbers(fact: Fact | None) -> torch.Tensor | None:
-    """Return the tensor or number of a fact as a tensor of its own."""
+    """Return the tensor or number of a fact as a new tensor; None for other facts."""
     if fact is not None and fact.kind == "tensor":
         return fact.value.clone()
     return torch.tensor(fact.value) if fact is not None and isinstance(fact.value, (float, complex)) else None
@@ -146,14 +146,14 @@ def _texts(eager: Fact | None, compiled: Fact | None, difference: tuple[DiffKind
 def _equal(eager: Any, compiled: Any, tolerance: Tolerance) -> bool:
     if isinstance(eager, (float, complex)) and isinstance(compiled, (float, complex)):
         is_default = tolerance == Tolerance()
-        limits = Tolerance(_RTOL_OF_FLOATS, 0.0) if is_default else tolerance  # they often are elements of a tensor
+        limits = Tolerance(_RTOL_OF_FLOATS, 0.0) if is_default else tolerance  # floats often are elements of tensors
         one, other = (torch.tensor(value, dtype=torch.complex128) for value in (eager, compiled))
         return _tensors_differ(one, other, limits) is None
     return type(eager) is type(compiled) and eager == compiled
 
 
 def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> str | None:
-    """Return how the compiled tensor differs; None if it is close enough."""
+    """Return how the compiled tensor differs, as text; None if it is close enough."""
     if eager.device != compiled.device:
         return f"{shown(compiled)} on {compiled.device}"
     if eager.device.type == "meta":
@@ -172,14 +172,14 @@ def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tole
 
 
 def _is_equal(eager: torch.Tensor, compiled: torch.Tensor) -> bool:
-    """Return quickly whether all elements of two plain tensors are equal; `assert_close` takes longer to find that out."""
+    """Return whether all elements of two plain tensors are equal; faster than `assert_close`."""
     is_plain = all(type(tensor) is torch.Tensor and tensor.layout is torch.strided for tensor in (eager, compiled))
     return is_plain and eager.dtype is compiled.dtype and eager.dtype in _COMPARABLE and torch.equal(eager, compiled)
 
 
 def _of_gradients(eager: Any, compiled: Any, call: int, tolerance: Tolerance) -> Iterator[Difference]:
     if isinstance(eager, str):
-        return  # eager code has no gradients either
+        return  # the gradients of eager code cannot be computed
     if isinstance(compiled, str):
         yield _plain("gradients", f"of {len(eager)} tensors", compiled.splitlines()[0], "gradient", call)
         return

@@ -1,6 +1,6 @@
 """Run a function in double precision with the random numbers that it drew in single precision.
 
-Generators draw other numbers for other dtypes, so that no element would be comparable.
+A generator draws different numbers for each dtype, so otherwise no element would be comparable.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LOW = (torch.bfloat16, torch.float16)
 
 
 class RecordDraws(TorchDispatchMode):
-    """Keeps what each random operator returned, in their order, and the dtypes of 16 bits that operators computed in."""
+    """Keeps the results of random operators, in order, and the 16-bit dtypes in which operators computed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.draws: list[tuple[Any, Any]] = []
-        self.low: set[torch.dtype] = set()  # also under autocast, where arguments and results may have 32 bits
+        self.low: set[torch.dtype] = set()  # includes autocast, under which a function may take and return 32 bits
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = operator(*args, **(kwargs or {}))
@@ -36,11 +36,11 @@ class RecordDraws(TorchDispatchMode):
 
 
 class ReplayDraws(TorchDispatchMode):
-    """Gives random operators what they returned before, in the dtype that they return now.
+    """Makes random operators return their recorded results, converted to their current dtype.
 
     Raises:
-        IndexError: more random operators run than before.
-        ValueError: another random operator runs than before.
+        IndexError: More random operators run than were recorded.
+        ValueError: A random operator is not the recorded one.
     """
 
     def __init__(self, draws: list[tuple[Any, Any]]) -> None:

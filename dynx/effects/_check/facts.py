@@ -1,4 +1,4 @@
-"""Describe objects as facts by path, which two runs have in common if they did the same; no code of the user runs."""
+"""Describe objects as facts by path, without running the user's code; two runs that did the same have equal facts."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from dynx.effects._world.layout import (
 from dynx.effects._world.parts import items_of_wrapper
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
-_OF_HOOKS = re.compile(r"_\w*hooks")  # dicts by a number that counts all hooks of the process
+_OF_HOOKS = re.compile(r"_\w*hooks")  # dicts of hooks, whose keys count all hooks of the process
 _LARGEST_NUMBER = 16  # bytes: complex128
 _MAX_SHOWN = 6  # items of a container
 _NUMBERS = (float, complex)
-# of a compiled optimizer on CUDA: an option of its parameter groups, which moves the tensors of its state that count steps
+# for optimizers on CUDA, Dynamo sets this option in the parameter groups, and moves these tensors of the state to the GPU
 _SET_BY_DYNAMO, _MOVED_BY_DYNAMO = "capturable", "step"
 
 
 class Fact(NamedTuple):
-    """What is at one path: the class and value of an object, or the path of the same object."""
+    """The object at one path: its class and value, or another path with the same object or tensor memory."""
 
     cls: str
-    value: Any  # a number or text; the keys or the length of a container; a tensor; the path of the same object
-    kind: Literal["value", "items", "tensor", "same", "memory"]  # the same object, or memory of a tensor, as at another path
+    value: Any  # a number or text; the keys or the length of a container; a tensor; another path
+    kind: Literal["value", "items", "tensor", "same", "memory"]  # "same", "memory": as at another path
     text: str  # for the user
 
 
@@ -48,11 +48,11 @@ Facts = dict[str, Fact]
 
 
 class Description:
-    """Facts about all objects that are reachable from roots, and the tensors at which gradients end.
+    """Facts about all objects that are reachable from the roots, and the leaf tensors that require gradients.
 
     Args:
         roots: The objects by path.
-        functions: Functions whose closures, defaults and attributes are roots of their own.
+        functions: Functions whose closures, defaults and attributes are among the roots already.
     """
 
     def __init__(self, roots: Mapping[str, Any], functions: Iterable[FunctionType] = ()) -> None:
@@ -60,7 +60,7 @@ class Description:
         self.facts: Facts = {}
         self.leaves: dict[str, torch.Tensor] = {}
         self.values: dict[str, torch.Tensor] = {}  # tensors that need no gradient, such as buffers
-        self.computed: dict[str, torch.Tensor] = {}  # tensors that have a gradient function
+        self.computed: dict[str, torch.Tensor] = {}  # tensors that have a `grad_fn`
         self._seen: dict[int, tuple[str, Any]] = {}
         self._groups: dict[int, Any] = {}  # the parameter groups of optimizers, by id
         self._steps: dict[int, Any] = {}  # the tensors that count the steps of optimizers, by id
@@ -105,7 +105,7 @@ class Description:
     def _describe_object(self, path: str, value: Any) -> None:
         cls = type(value)
         base = built_in_base(cls)
-        if issubclass(cls, Logger) or is_of_torch(value):  # what a program sets of a logger are roots of their own
+        if issubclass(cls, Logger) or is_of_torch(value):  # the attributes of a logger are roots of their own
             self.facts[path] = Fact(_name_of(cls), "", "value", _name_of(cls))
             return
         if cls is FunctionType:
@@ -187,9 +187,8 @@ class Description:
         names = [
             name for name in attributes if OF_COMPILATION.match(name) is None and not (is_module and name in _MODULE_DICTS)
         ]
-        if issubclass(
-            type(value), torch.autocast
-        ):  # one that decorates a function keeps what it restores, compiled code does not
+        # as a decorator, an autocast object keeps the settings to restore in `prev…`; compiled code does not set them
+        if issubclass(type(value), torch.autocast):
             names = [name for name in names if not name.startswith("prev")]
         if names:
             self.facts[f"attributes of {path}"] = Fact("", tuple(sorted(names)), "items", ", ".join(sorted(names)))
@@ -209,7 +208,7 @@ def _same(cls: str, path: str) -> Fact:
 
 
 def shown(value: Any, depth: int = 0) -> str:
-    """Render an object for a difference: containers with their items, tensors with sizes and first elements."""
+    """Render an object for a difference: containers with their items, tensors with sizes and dtype."""
     if issubclass(type(value), torch.Tensor):
         if value.is_nested or is_lazy(value):
             return f"a {type(value).__name__}"
@@ -241,7 +240,7 @@ def _constant(value: Any) -> Any:
 
 
 def _memory_of(tensor: torch.Tensor) -> int | None:
-    """Return what identifies the storage of a tensor; None if it has no elements or no storage."""
+    """Return the address of the storage of a tensor; None if it has no elements or no storage."""
     try:
         return tensor.untyped_storage().data_ptr() or None
     except (NotImplementedError, RuntimeError):

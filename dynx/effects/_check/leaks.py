@@ -1,4 +1,4 @@
-"""Notice what calls change outside of their copies: the objects of the program itself are compared before and after."""
+"""Find the objects of the program itself that calls change outside of their copies, by comparing before and after."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dynx._reading.variables import is_name_of_user
 from dynx.effects._world.watch import Watch
 from dynx.records.check import Leak
 
-_CHANGED_BY_COMPILATIONS: tuple[Owner, ...] = ("torch", "dynx", "python")  # whose modules hold counters, caches
+_CHANGED_BY_COMPILATIONS: tuple[Owner, ...] = ("torch", "dynx", "python")  # their modules hold counters and caches
 
 
 def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Iterable[ModuleType]) -> Watch:
-    """Remember what the objects of a program consist of: of its modules, and of the local variables of all callers too.
+    """Start to watch the objects of a program, including its modules and the local variables of all callers.
 
     Args:
-        roots: What the calls are made with, by path.
-        backend: What it keeps of its own, such as a list of the graphs that it compiled, may change.
-        libraries: Modules of libraries that the function uses, whose data is watched.
+        roots: The function, the arguments and the further state of the calls, by path.
+        backend: Not watched, as it may hold what changes, such as a list of the graphs that it compiled.
+        libraries: Library modules that the function uses; their data is watched too.
     """
     modules = _modules_by_owner()
     others = chain.from_iterable(modules[owner].values() for owner in _CHANGED_BY_COMPILATIONS)
@@ -33,13 +33,13 @@ def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Ite
 
 
 def leaks_in(watch: Watch) -> tuple[Leak, ...]:
-    """Return what has changed since then."""
+    """Return the objects that have changed since the watch began."""
     return tuple(Leak(*changed) for changed in watch.changed())
 
 
 def _modules_by_owner() -> dict[Owner, dict[str, ModuleType]]:
     modules: dict[Owner, dict[str, ModuleType]] = defaultdict(dict)
-    for name, module in sys.modules.copy().items():  # without thousands of pairs for the garbage collector
+    for name, module in sys.modules.copy().items():  # a list of pairs would slow the garbage collector
         if isinstance(module, ModuleType):
             modules[owner_of_module(module)][name] = module
     return modules

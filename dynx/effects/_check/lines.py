@@ -1,4 +1,4 @@
-"""Find the line of the user that a difference is about: of the last mutation of the object, or of the exception."""
+"""Find the user's line that caused a difference: the line of the last mutation of the object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynx.records.effects import Effect, FrameEffects
 from dynx.records.location import Location
 from dynx.records.record import Record
 
-# how Dynamo names what it compiles through a wrapper, such as a callable object, and how differences do
+# sources of Dynamo, also for functions that it compiles through a wrapper, and the paths of differences
 _OF_THE_CALL = (
     (re.compile(r"^L\['(args)'\]"), r"\1"),
     (re.compile(r"^L\['(kwargs)'\]\['(\w+)'\]"), r"\1.\2"),
@@ -30,11 +30,11 @@ _LOCAL = re.compile(r"^L\['(\w+)'\]")
 
 
 def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tuple[Diff, ...]:
-    """Return the differences with the lines of the mutations; a difference that has a line keeps it.
+    """Return the differences, each with the line of its mutation unless it already has a line.
 
     Args:
         diffs: The differences of a check.
-        records: What was recorded of the compilations, with `FrameEffects` among them.
+        records: The records of the compilations, including `FrameEffects`.
         fn: The function that is checked.
     """
     names = _Names(fn)
@@ -43,7 +43,7 @@ def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tup
 
 
 def _effects(records: Iterable[Record]) -> Iterator[Effect]:
-    """Yield all side effects that have a line: first those that are repeated, then those that are lost, the first one last."""
+    """Yield the side effects that have a line: the repeated ones, then the lost ones from the last to the first."""
     found = [effect for record in records if isinstance(record, FrameEffects) for effect in record.effects]
     known = [effect for effect in found if effect.location is not None]
     yield from (effect for effect in known if not effect.is_lost)
@@ -51,7 +51,7 @@ def _effects(records: Iterable[Record]) -> Iterator[Effect]:
 
 
 def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | None:
-    """Return the line of the last effect with the longest path that leads to a difference, or that lies below it."""
+    """Return the line of the last effect with the longest path to the object at `path`, else of the last effect below it."""
     above = [(len(source), index) for index, (source, _) in enumerate(effects) if source == path or is_below(path, source)]
     below = [(0, index) for index, (source, _) in enumerate(effects) if is_below(source, path)]
     best = max(above or below, default=None)
@@ -59,7 +59,7 @@ def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | Non
 
 
 class _Names:
-    """The names of a function's variables, of which Dynamo's sources consist after a graph break."""
+    """The names of a function's parameters and closure variables, which occur in Dynamo's sources."""
 
     def __init__(self, fn: Any) -> None:
         unwrapped = unwrap(fn)
@@ -70,7 +70,7 @@ class _Names:
         self._positional = ("self",) if is_bound else ()
 
     def paths_of(self, effect: Effect) -> Iterator[str]:
-        """Yield the paths at which a difference of the mutated object may be."""
+        """Yield the paths that the mutated object may have in differences."""
         source = effect.source
         match = _LOCAL.match(source)
         name = match[1] if match is not None else source if effect.kind == "cell" else None
@@ -84,7 +84,7 @@ class _Names:
             path, is_found = pattern.subn(path, source)
             if is_found:
                 yield path
-                yield path.removeprefix("globals.")  # attributes of classes and modules
+                yield path.removeprefix("globals.")  # paths of classes and modules have no prefix
                 return
 
     def _paths_of_variable(self, name: str, more: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The program of a check: a function, its calls, and how they are made and compared."""
+"""`Program`: the function of a check, its calls, and how the calls are made and compared."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Program(NamedTuple):
     aligns_random_numbers: bool = True
 
     def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
-        """Return the function in a new world."""
+        """Return a side that calls the function eagerly, in a new world."""
         world = self._world(in_double=in_double)
         return Side(world, world.fn, random, self.changed_at)
 
     def compiled(self, backend: Any, random: dict[str, Any], stack: ExitStack) -> Side:
-        """Return the compiled function in a new world, where its functions have code objects of their own."""
+        """Return a side that calls the compiled function, in a new world; its code objects are copies until `stack` closes."""
         world = self._world()
         stack.enter_context(own_code(world.functions))
         return Side(world, compile_apart(world.fn, backend, fullgraph=self.fullgraph, in_place=True), random, self.changed_at)
 
     def roots(self) -> Iterator[tuple[str, Any]]:
-        """Yield the objects of the program itself with which the calls are made, by path."""
+        """Yield the original objects, of which the calls use copies, by path."""
         yield getattr(self.fn, "__qualname__", "self").rpartition("<locals>.")[2], self.fn
         for call in self.calls:
             yield from ((f"args[{index}]", value) for index, value in enumerate(call.args))

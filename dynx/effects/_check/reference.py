@@ -1,4 +1,4 @@
-"""Tell rounding from error: compare with what eager code computes in double precision."""
+"""Distinguish rounding from errors, by comparing with eager code in double precision."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dynx.effects._check.compare import Difference
 from dynx.effects._check.draws import RecordDraws, ReplayDraws
 from dynx.effects._check.run import Outcome, Side
 
-_MARGIN = 3.0  # how much larger than that of eager code the error may be
-_ROUNDINGS = {torch.float32: 16.0, torch.float64: 16.0}  # of the largest element; one of a dtype of 16 bits
-_CLOSER = 0.5  # of the error of eager code: as close whatever the reference is
-_CANCELLED = 4.0  # times more where terms cancel
-_USABLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 0.1, torch.float16: 0.05}  # error of eager code
+_MARGIN = 3.0  # the compiled error may be this many times the eager error
+_ROUNDINGS = {torch.float32: 16.0, torch.float64: 16.0}  # allowed roundings of the largest element; 1 for 16 bits
+_CLOSER = 0.5  # of the eager error: such a small compiled error is always accepted
+_CANCELLED = 4.0  # times as many roundings are allowed where terms cancel
+_USABLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 0.1, torch.float16: 0.05}  # eager error
 
 
 class MakeSide(Protocol):
@@ -24,11 +24,11 @@ class MakeSide(Protocol):
 
 
 def beyond_rounding(found: Sequence[Difference], make_side: MakeSide) -> list[Difference]:
-    """Return the differences that are more than the rounding of eager code itself.
+    """Return the differences that are larger than the rounding errors of eager code.
 
     Args:
         found: All differences.
-        make_side: Makes a side that runs eager code, in single or double precision; called only if numbers differ.
+        make_side: Returns a side that runs eager code in single or double precision; called only if numbers differ.
     """
     numeric = {one.diff.call for one in found if _is_rounded(one)}
     if not numeric:
@@ -44,7 +44,7 @@ def beyond_rounding(found: Sequence[Difference], make_side: MakeSide) -> list[Di
             for index in range(max(numeric) + 1):
                 outcome = double.run(index)
                 outcomes[index] = _tensors(outcome) if index in numeric else {}
-    except Exception:  # noqa: BLE001 - the function does not take double precision
+    except Exception:  # noqa: BLE001 - the function may not accept double precision
         return list(found)
     return [one for one in found if not (_is_rounded(one) and _is_close(one, outcomes[one.diff.call], recorded.low))]
 
@@ -70,7 +70,7 @@ def _tensors(outcome: Outcome) -> dict[str, torch.Tensor]:
 
 
 def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor], low: Collection[torch.dtype]) -> bool:
-    """Return whether the compiled tensor is about as close to the exact one as that of eager code, which computed in `low`."""
+    """Return whether the compiled tensor is about as exact as the eager one; `low`: 16-bit dtypes that eager code used."""
     eager, compiled, wanted = difference.eager, difference.compiled, exact.get(difference.diff.path)
     if wanted is None or eager is None or compiled is None or wanted.shape != eager.shape or not wanted.numel():
         return False
@@ -82,10 +82,10 @@ def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor], low: Co
     rounding = _ROUNDINGS.get(eager.dtype, 1.0) * torch.finfo(eager.dtype).eps
     largest = wanted.abs().max().item()
     scale = _largest_gradient(exact) if difference.diff.kind == "gradient" else largest
-    if largest <= rounding * scale:  # exactly 0, as of a bias in front of a batch norm: both are rounding of what cancels
+    if largest <= rounding * scale:  # exactly 0, such as the gradient of a bias before a batch norm: terms cancel
         return max(error, error_of_eager) <= _CANCELLED * rounding * scale
     if error_of_eager > largest * max(_USABLE.get(dtype, 0.0) for dtype in (eager.dtype, *low)):
-        return False  # it computes something else in double precision
+        return False  # eager code computes something else in double precision
     return error <= _MARGIN * error_of_eager + rounding * largest
 
 

@@ -1,4 +1,4 @@
-"""Call a function in its world, eagerly or compiled, and keep what each call did."""
+"""Call a function in its world, eagerly or compiled, and describe the outcome of each call."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def _raised(error: BaseException) -> Raised:
 
 
 class Outcome(NamedTuple):
-    """What one call did; it can be pickled."""
+    """The outcome of one call; it can be pickled."""
 
     facts: Facts
     error: Raised | None
     output: str  # on stdout
     random: dict[str, Any]  # states of the random number generators
-    gradients: dict[str, torch.Tensor] | str  # of the leaves by path; a text if they cannot be computed
+    gradients: dict[str, torch.Tensor] | str  # of leaf tensors, by path; an error message if there are none
 
     def errors(self) -> Iterator[str]:
-        """Yield the messages of all exceptions."""
+        """Yield the error messages of the call and its gradients."""
         if self.error is not None:
             yield self.error.message
         if isinstance(self.gradients, str):
@@ -60,13 +60,13 @@ class Outcome(NamedTuple):
 
 
 class Side:
-    """Calls a function in its world, one call after the other, each with the random numbers that the call before left.
+    """Calls a function in its world; each call continues with the random numbers of the previous call.
 
     Args:
-        world: The copy in which it runs.
-        call: Calls the world's function.
+        world: The world in which the function runs.
+        call: The function of the world, compiled or not.
         random: The states of the random number generators before the first call.
-        changed_at: The number of the call before which the world's `change` is called; None for none.
+        changed_at: The index of the call before which the world's `change` is called; None if it is not called.
     """
 
     def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any], changed_at: int | None = None) -> None:
@@ -86,7 +86,7 @@ class Side:
             try:
                 with contextlib.redirect_stdout(output):
                     result = self._context.run(self._call, *call.args, **call.kwargs)
-            except (Exception, SystemExit) as raised:  # noqa: BLE001 - an exception is one of the results that are compared
+            except (Exception, SystemExit) as raised:  # noqa: BLE001 - exceptions are compared too
                 error = _raised(raised)
             with without_modes():
                 roots = {**self.world.roots(call, self._context), "result": result, "modes of torch": _modes()}
@@ -96,10 +96,7 @@ class Side:
         return Outcome(description.facts, error, _ADDRESS.sub("0x…", output.getvalue()), self.random, gradients)
 
     def _change(self) -> None:
-        """Call the function that changes something between calls.
-
-        Raises UsageError if it raises.
-        """
+        """Call the function `change` of the check; raise UsageError if it raises."""
         with self.world.entered(), self._settings_restored():
             try:
                 with contextlib.redirect_stdout(io.StringIO()):
@@ -113,7 +110,7 @@ class Side:
 
     @contextlib.contextmanager
     def _settings_restored(self) -> Iterator[None]:
-        """Begin with the random numbers that the call before left, and restore torch's modes at the end."""
+        """Begin with the RNG states that the previous call left, and restore torch's modes at the end."""
         with without_modes():
             modes = _modes()
             set_random_states(self.random)
@@ -125,26 +122,26 @@ class Side:
 
 
 def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
-    """Return the gradients of all that was computed, with respect to all leaves, without accumulating them."""
+    """Return the gradients of all computed tensors, without accumulating them; an error message if that fails."""
     results = list(description.computed.values())
     if not results or not description.leaves:
         return {}
     weights = [_weights(result) for result in results]
-    # backward of activation checkpointing runs parts of the function once more, which may change buffers
+    # the backward pass of activation checkpointing runs parts of the function again, which may change buffers
     before = [(tensor, tensor.clone()) for tensor in description.values.values() if not tensor.is_meta]
     try:
         values = torch.autograd.grad(results, list(description.leaves.values()), weights, allow_unused=True, retain_graph=True)
-    except RuntimeError as error:  # such as a graph that the function has already gone through
+    except RuntimeError as error:  # such as an autograd graph that the function has freed
         return str(error)
     finally:
         for tensor, content in before:
-            if not torch.equal(tensor, content):  # batch_norm counts up no version
+            if not torch.equal(tensor, content):  # batch_norm does not increase the version
                 tensor.copy_(content)
     return {path: value for path, value in zip(description.leaves, values, strict=True) if value is not None}
 
 
 def _weights(result: torch.Tensor) -> torch.Tensor:
-    """Return different weights for the elements of a result: with equal ones the gradients of a softmax are 0."""
+    """Return a different weight for each element of a result: with equal weights, the gradient of a softmax is 0."""
     steps = torch.arange(result.numel(), device=result.device, dtype=torch.float64).reshape(result.shape)
     return (0.5 + (steps * 0.618034) % 1).to(result.dtype)
 
@@ -160,7 +157,7 @@ def random_states() -> dict[str, Any]:
 
 
 def set_random_states(states: dict[str, Any]) -> None:
-    """Restore what `random_states` returned."""
+    """Restore the states that `random_states` returned."""
     torch.set_rng_state(states["torch"])
     random.setstate(states["random"])
     if "torch.cuda" in states:

@@ -16,14 +16,14 @@ from dynx.effects._check.trial import compare
 from dynx.records.check import Diff
 from dynx.records.location import Location
 
-# each does what the one before does, and one step more
+# names and backends; each backend adds one step to the previous backend
 _STAGES = (("Dynamo", "eager"), ("AOTAutograd", "aot_eager"), ("decompositions and partition", "aot_eager_decomp_partition"))
 _ALL = 1 << 30  # nodes
-_OF_BACKENDS = {"aot_eager": 2, "aot_eager_decomp_partition": 3}  # stages that are part of them
+_OF_BACKENDS = {"aot_eager": 2, "aot_eager_decomp_partition": 3}  # number of stages that they contain
 
 
 class Stage(NamedTuple):
-    """The first stage at which a difference is there, and a backend that ends with it."""
+    """A stage of compilation, and a backend whose last stage it is."""
 
     name: str
     backend: Any
@@ -37,7 +37,7 @@ class FirstNode(NamedTuple):
 
 
 def first_stage(program: Program, backend: Any, diffs: Collection[Diff]) -> Stage:
-    """Return the first stage at which one of the differences is there."""
+    """Return the first stage at which one of the differences occurs."""
     name = name_of(backend)
     stages = _STAGES[: _OF_BACKENDS.get(name, len(_STAGES) if name == "inductor" else 1)]
     paths = {diff.path for diff in diffs}
@@ -48,15 +48,15 @@ def first_stage(program: Program, backend: Any, diffs: Collection[Diff]) -> Stag
 
 
 def name_of(backend: Any) -> str:
-    """Return the name of a backend: that of torch, or of the function."""
+    """Return the name of a backend: its name in torch, or that of the function or class."""
     known = backend if isinstance(backend, str) else getattr(backend, "compiler_name", None)
     return known or getattr(backend, "__name__", None) or type(backend).__qualname__
 
 
 def first_node(program: Program, backend: Any, diffs: Collection[Diff]) -> FirstNode | None:
-    """Return the first node that has to be compiled for a difference to be there, by bisection; the others run eagerly.
+    """Return the first node whose compilation causes a difference, by bisection; the nodes after it run eagerly.
 
-    None if no number of nodes makes the difference, as where it takes several graphs.
+    None if the difference does not occur again, or if the backend cannot compile a part of a graph.
     """
     paths = {diff.path for diff in diffs}
     compile_graph = torch_backend(backend) if isinstance(backend, str) or not callable(backend) else backend
@@ -69,18 +69,18 @@ def first_node(program: Program, backend: Any, diffs: Collection[Diff]) -> First
     differs, nodes = attempt(_ALL)
     if not differs:
         return None
-    low, high = 0, len(nodes)  # with `low` nodes it is not there, with `high` it is
+    low, high = 0, len(nodes)  # no difference with `low` compiled nodes; a difference with `high`
     while high - low > 1:
         middle = (low + high) // 2
         differs, _ = attempt(middle)
-        if differs is None:  # a part of a graph is something that the backend does not compile
+        if differs is None:  # the backend cannot compile this part of a graph
             return None
         low, high = (low, middle) if differs else (middle, high)
     return nodes[high - 1]
 
 
 class _Prefix:
-    """A backend that compiles the first nodes of all graphs with another one, and runs the others eagerly."""
+    """A backend that compiles the first `limit` nodes of all graphs with another backend, and runs the others eagerly."""
 
     def __init__(self, backend: Callable[..., Any], limit: int) -> None:
         self._backend, self._left = backend, limit
@@ -88,7 +88,7 @@ class _Prefix:
 
     def __call__(self, gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         nodes = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-        if self._left >= len(nodes):  # what nodes know of their lines is lost in some compilations
+        if self._left >= len(nodes):  # before compiling, since some compilations remove the lines
             self.nodes += [FirstNode(f"{node.name} = {_target(node)}", location_of(node)) for node in nodes]
         count = max(0, min(len(nodes), self._left))
         self._left -= count
@@ -106,7 +106,7 @@ def _with_prefix(gm: GraphModule, inputs: Sequence[Any], first: Collection[Node]
     prefix = split.submod_0
     output = prefix.graph.output_node()
     is_single = not isinstance(output.args[0], tuple)
-    if is_single:  # AOTAutograd takes graphs that return tuples
+    if is_single:  # AOTAutograd needs graphs that return tuples
         output.args = ((output.args[0],),)
         prefix.recompile()
     split.submod_0 = _Compiled(backend(prefix, arguments), is_single=is_single)

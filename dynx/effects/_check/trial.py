@@ -1,4 +1,4 @@
-"""One comparison of a function with a backend, in new copies of its world."""
+"""`compare`: compare eager and compiled calls once, in new copies of the world."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from dynx.errors import UsageError
 from dynx.records.check import Diff, Leak
 from dynx.records.record import Record
 
-# torch's autograd engine, where it was built for CUDA and has run in the parent process
+# in the error of autograd, if a CUDA build of torch has run its engine in the parent process
 _NO_GRADIENTS = "autograd's threading in combination with fork-based multiprocessing"
 
 
 class Trial(NamedTuple):
-    """What a comparison found."""
+    """The result of a comparison."""
 
-    diffs: tuple[Diff, ...]  # of each path the first one
+    diffs: tuple[Diff, ...]  # the first difference of each path
     records: Sequence[Record]  # of the compilations
     shared: Shared
-    raised: str  # what both sides raised, in the first call that did
+    raised: str  # the first exception that both sides raised; an empty text for none
     draws: bool  # whether eager code drew random numbers
     leaks: tuple[Leak, ...]
     is_whole: bool  # whether all objects of the program were watched
 
 
 class Shared(NamedTuple):
-    """The classes of the objects that both sides used, and of those among them whose state cannot be compared."""
+    """Objects that both sides used: their number by class, and the classes whose state cannot be compared."""
 
     counts: Mapping[str, int]
     unread: tuple[str, ...]
 
 
 def compare(program: Program, backend: Any, *, watches: bool = False) -> Trial:
-    """Make all calls eagerly and compiled with a backend, and return the differences; with `watches` also the leaks."""
+    """Make all calls eagerly and compiled, and return the differences; with `watches` also the leaks."""
     compared = (_in_children if program.forks else _in_turn)(program, backend, watches=watches)
     first = {one.diff.path: one.diff for one in reversed(compared.found)}
     diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), compared.records, program.fn)
@@ -63,7 +63,7 @@ class _Compared(NamedTuple):
     found: list[Difference]
     records: Sequence[Record]
     shared: Shared
-    raised: Sequence[str] = ()  # what eager code raised in each call; empty texts for calls that returned
+    raised: Sequence[str] = ()  # the exception of each eager call; an empty text for none
     draws: bool = False
     leaks: tuple[Leak, ...] = ()
     is_whole: bool = True
@@ -98,7 +98,7 @@ def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
 
 
 def _in_children(program: Program, backend: Any, *, watches: bool) -> _Compared:
-    """Make all calls eagerly in one process, all compiled in another; both begin as copies of this one."""
+    """Make all eager calls in one forked process, and all compiled calls in another."""
     states = random_states()
     try:
         expected = in_child(lambda: _eager_outcomes(program, backend, states, watches=watches))
@@ -119,7 +119,7 @@ def _in_children(program: Program, backend: Any, *, watches: bool) -> _Compared:
         kept = in_child(lambda: _positions(found, _without_rounding(program, found, states)))
         found = [found[position] for position in kept]
     last = len(program.calls) - 1
-    found += differences_of_leaks(expected.leaks, got.leaks, last)  # state that the copies did not reach
+    found += differences_of_leaks(expected.leaks, got.leaks, last)  # objects that were not copied
     return _Compared(
         found, records, expected.shared._replace(counts={}), raised, expected.draws, (), expected.is_whole and got.is_whole
     )
@@ -149,7 +149,7 @@ def _compiled_outcomes(
         side = program.compiled(backend, states, stack)
         watch = _watch(program, backend, side) if watches else None
         outcomes = [_outcome(side, index) for index in range(len(program.calls))]
-    return _in_child_result(outcomes, side, states, watch), records  # now that Dynamo's names in globals are gone
+    return _in_child_result(outcomes, side, states, watch), records  # after Dynamo's global names are removed
 
 
 def _watch(program: Program, backend: Any, side: Side) -> Watch:
@@ -181,11 +181,11 @@ def _outcome(side: Side, index: int) -> bytes:
             "a forked process cannot compute gradients here: torch has started its threads for them\n"
             '  pass isolate="copy", or check before the program\'s first backward'
         )
-    return packed(outcome)  # now: the next call may change the same tensors
+    return packed(outcome)  # serialize now: the next call may change the same tensors
 
 
 def _without_rounding(program: Program, found: list[Difference], states: dict[str, Any]) -> list[Difference]:
-    """Return the differences that are more than rounding, if the user gave no tolerance."""
+    """Return the differences that are larger than rounding errors; all, if the user passed a tolerance."""
     if program.tolerance != Tolerance():
         return found
 
@@ -202,7 +202,7 @@ def _positions(found: list[Difference], kept: list[Difference]) -> list[int]:
 
 @contextmanager
 def _as_before(program: Program, records: list[Record]) -> Iterator[None]:
-    """Record compilations, which allow what eager code does; let nothing of them remain in torch."""
+    """Record compilations, without recompile limits and donated buffers; remove their traces from torch at the end."""
     with (
         without_limits(),
         nothing_remains(),

@@ -1,4 +1,4 @@
-"""Copy functions with `functools.lru_cache`, with what is in their caches."""
+"""Copy functions with `functools.lru_cache`, including the contents of their caches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CACHED = functools._lru_cache_wrapper
 
 
 class _Entry(NamedTuple):
-    """A call whose result is in the cache."""
+    """A cached call: its arguments and its result."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -22,9 +22,9 @@ class _Entry(NamedTuple):
 
 
 def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
-    """Return a cached function with the same parameters and a cache of its own; one of a library is its own copy.
+    """Return a cached function with the same parameters and a copy of the cache; return a library's function itself.
 
-    Torch traces `__wrapped__` and ignores the cache, so that is the original function here too.
+    torch traces `__wrapped__` and ignores the cache, so `__wrapped__` of the copy is the original function.
     """
     function = value.__wrapped__
     inner = copy(function)
@@ -42,7 +42,7 @@ def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
 
 
 class _Called:
-    """Calls a function; first returns results that are known."""
+    """Returns prepared results; when none is left, calls a function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -53,10 +53,10 @@ class _Called:
 
 
 def _entries_of(value: Any, *, is_typed: bool) -> Iterator[_Entry]:
-    """Yield what is in the cache, the entry used last at the end.
+    """Yield the entries of the cache, the most recently used entry last.
 
-    The cache is a dict from keys to results; with a limit to its size, from keys to links. Key, result and class of each link
-    follow each other among the objects that the function refers to (Modules/_functoolsmodule.c, `lru_cache_tp_traverse`).
+    An unbounded cache is a dict from keys to results, a bounded cache a dict from keys to links. The function refers to the
+    key, result and class of each link, one after the other (Modules/_functoolsmodule.c, `lru_cache_tp_traverse`).
     """
     referents = gc.get_referents(value)
     marks = {id(referent) for referent in referents if type(referent) is object}
@@ -74,9 +74,7 @@ def _entries_of(value: Any, *, is_typed: bool) -> Iterator[_Entry]:
 def _entry(key: Any, result: Any, marks: set[int], *, is_typed: bool) -> _Entry:
     if type(key) in (int, str):
         return _Entry((key,), {}, result)
-    items = list(
-        key
-    )  # the positional arguments, a mark, the keyword arguments with their names, and the classes of all of them
+    items = list(key)  # positional arguments; a mark, names and values of keyword arguments; if typed, the classes of all
     mark = next((index for index, item in enumerate(items) if id(item) in marks), None)
     if mark is None:
         return _Entry(tuple(items[: len(items) // 2] if is_typed else items), {}, result)

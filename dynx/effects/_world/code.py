@@ -1,4 +1,4 @@
-"""Give functions code objects of their own for a while, so that compiling them leaves the caller's cache entries alone."""
+"""Give functions temporary code objects, so that compiling them does not touch the cache entries of the caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import CodeType, FunctionType
 
 @contextmanager
 def own_code(functions: Iterable[FunctionType]) -> Iterator[None]:
-    """Replace the code objects of functions by copies; torch keeps compiled code with the code object."""
+    """Replace the code objects of functions by temporary copies; torch attaches cache entries to code objects."""
     originals = {function: function.__code__ for function in functions}
     copies: dict[CodeType, CodeType] = {}
     try:
@@ -22,7 +22,7 @@ def own_code(functions: Iterable[FunctionType]) -> Iterator[None]:
 
 
 def _copied(code: CodeType, copies: dict[CodeType, CodeType]) -> CodeType:
-    """Return a copy of a code object with copies of the code of its inner functions."""
+    """Return a copy of a code object, with copies of the code objects of its inner functions."""
     if code not in copies:
         constants = (_copied(each, copies) if isinstance(each, CodeType) else each for each in code.co_consts)
         copies[code] = code.replace(co_consts=tuple(constants))

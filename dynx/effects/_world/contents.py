@@ -1,4 +1,4 @@
-"""What a container of the program holds, as a variable: for one that no name leads to, and that is not copied."""
+"""`Contents`: the items of a container as a variable, for a container in `state`, which keeps its identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.effects._world.layout import built_in_base
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The items of a list, set, deque or dict, which a world replaces for a while."""
+    """The items of a list, set, deque or dict, which a world replaces while it is entered."""
 
     path: str
     owner: Any
@@ -21,7 +21,7 @@ class Contents:
         return id(self.owner), ""
 
     def get(self) -> Any:
-        """Return the items in a container of their own."""
+        """Return the items in a new container."""
         base: Any = built_in_base(type(self.owner))
         if issubclass(base, dict):
             return OrderedDict(base.items(self.owner))
@@ -29,7 +29,7 @@ class Contents:
         return set(items) if base is set else items
 
     def set(self, value: Any) -> None:
-        """Let the container have these items."""
+        """Replace the items of the container by those of `value`."""
         base: Any = built_in_base(type(self.owner))
         base.clear(self.owner)
         if base is list or base is deque:

@@ -1,7 +1,7 @@
-"""Copy objects so that sharing, identity and the memory of tensors are as in the originals, without running the user's code.
+"""Copy objects without running the user's code; the copies share objects and tensor memory as the originals do.
 
-`copy.deepcopy` would call overridden `__reduce__`, `append` and `__setitem__`, which may have effects of their own. Functions,
-classes and modules are not copied, since torch knows them by their identity: their variables get other values for a while.
+`copy.deepcopy` would call overridden `__reduce__`, `append` and `__setitem__`, which may have side effects. Functions, classes
+and modules are not copied, since torch compares them by identity: while a world is entered, their variables have other values.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ from dynx.effects._world.wrappers import copy_wrapper, deep_copy
 
 
 class Copier:
-    """Copies objects, each once: an object that is copied twice has one copy.
-
-    What cannot be copied, such as a lock, an open file or a generator, is shared with the copies; `shared` has its class.
+    """Copies objects; an object that is copied twice has one copy. The objects in the attributes are not copied.
 
     Args:
-        in_double: Give floating-point tensors double precision.
+        in_double: Convert floating-point tensors to double precision.
 
     Attributes:
-        functions: The functions that were found; they are not copied.
-        classes: The classes that were found, and those of the objects that were copied.
+        shared: Objects that cannot be copied, such as a lock, an open file or a generator.
+        functions: The functions that were found.
+        classes: The classes that were found, and the classes of copied objects.
         modules: The modules that were found.
         context_variables: The context variables that were found.
-        loggers: The loggers that were found, which are not copied either.
+        loggers: The loggers that were found.
     """
 
     def __init__(self, *, in_double: bool = False) -> None:
-        self._copies: dict[int, tuple[Any, Any]] = {}  # by id: the copy, and the original, which keeps its id from reuse
+        self._copies: dict[int, tuple[Any, Any]] = {}  # by id: the copy and the original, whose id is not reused
         self._tensors = TensorCopier(in_double=in_double)
         self.shared: dict[int, Any] = {}  # by id
         self.functions: list[FunctionType] = []
@@ -112,7 +111,7 @@ class Copier:
             return self._copy_container(value, base)
         try:
             copy = _empty(value, base)
-        except TypeError:  # its state is in memory of an extension
+        except TypeError:  # the state is in memory of a C extension
             copy = deep_copy(value)
             return self._share(value) if copy is None else self._remember(value, copy)
         self.classes.setdefault(cls)
@@ -124,7 +123,7 @@ class Copier:
         self.classes.setdefault(type(value))
         if base in (tuple, frozenset):
             items = [self.copy(item) for item in base.__iter__(value)]
-            if id(value) in self._copies:  # it contains itself
+            if id(value) in self._copies:  # the tuple contains itself
                 return self._copies[id(value)][0]
             is_same = type(value) is base and all(map(_is, items, base.__iter__(value)))
             copy = self._remember(value, value if is_same else base.__new__(type(value), items))
@@ -153,12 +152,12 @@ class Copier:
         if attributes := attributes_of(value):
             into = attributes_of(copy)
             for name, item in list(attributes.items()):
-                # the lock of a handler is held only while it writes: it tells nothing of the program
+                # keep the lock of a handler, which is held only while the handler writes
                 into[name] = item if name == "lock" and issubclass(type(value), Handler) else self.copy(item)
 
 
 def _empty(value: Any, base: type) -> Any:
-    """Return a new object of the same class without attributes; raise TypeError if C code has to make it."""
+    """Return a new object of the same class without attributes; raise TypeError if only C code can create it."""
     cls = type(value)
     if issubclass(cls, BaseException):
         return BaseException.__new__(cls, *value.args)

@@ -1,4 +1,4 @@
-"""The environment variables of the process, which a world has as copies too."""
+"""`Environment`: the copy of the environment variables in a world."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SET_BY_INDUCTOR = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")  # such as where its caches are
+_SET_BY_INDUCTOR = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")  # such as the folders of its caches
 
 
 class Environment:
@@ -18,7 +18,7 @@ class Environment:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Set this environment; at the end keep what it is then, and restore the former one."""
+        """Set the environment variables to this copy; at the end, save their values and restore the originals."""
         before = dict(os.environ)
         _change(before, self._values)
         try:
@@ -28,14 +28,14 @@ class Environment:
             _change(self._values, before)
 
     def changes(self) -> dict[str, str | None]:
-        """Return the variables that have another value than in the beginning, while the environment is entered."""
+        """Return the variables that were changed in this environment, while it is entered."""
         now = dict(os.environ)
         names = sorted(name for name in {*now, *self._first} if not name.startswith(_SET_BY_INDUCTOR))
         return {name: now.get(name) for name in names if now.get(name) != self._first.get(name)}
 
 
 def _change(now: dict[str, str], values: dict[str, str]) -> None:
-    """Set the environment variables of the process, which are `now`, to `values`."""
+    """Change the environment variables of the process from `now` to `values`."""
     for name in now.keys() - values.keys():
         del os.environ[name]
     for name, value in values.items():

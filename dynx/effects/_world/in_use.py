@@ -1,4 +1,4 @@
-"""State of objects that functions use without naming them: hooks of all modules, modes, custom operators, the root logger."""
+"""State that functions use without naming it: global module hooks, active modes, custom operators, the root logger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.effects._world.layout import attributes_of, is_of_torch
 
 
 def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of active modes, and the dicts of the hooks of all modules; copy what has no variable."""
+    """Yield the attributes of active modes and the dicts of global module hooks; call `copy` with the other objects."""
     copy(logging.root)
     for functions in functions_of_custom_ops(_is_not_of_torch):
         for function in functions:
@@ -22,7 +22,7 @@ def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespac
     for name in names_of_hooks():
         yield Variable(f"torch.nn.modules.module.{name}", hooks_of_all_modules(), name)
     for mode in active_modes():
-        if is_of_torch(mode) or type(mode).__module__.startswith("dynx."):  # such as the one that records random numbers
+        if is_of_torch(mode) or type(mode).__module__.startswith("dynx."):  # such as dynx's `RecordDraws`
             continue
         copy(type(mode))
         path, attributes = type(mode).__qualname__, attributes_of(mode)

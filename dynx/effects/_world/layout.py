@@ -1,4 +1,4 @@
-"""How objects are laid out in memory: by the built-in class that holds their items, read without running the user's code."""
+"""Read objects by the built-in class that defines their memory layout, without running the user's code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ import torch
 
 from dynx._reading.owner import owner_of_class
 
-_IS_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes that a class statement made, and some of C extensions
+_IS_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes of `class` statements, and some classes of C extensions
 
 CONSTANTS: tuple[Any, ...] = (
     bool,
@@ -50,7 +50,7 @@ CONSTANTS: tuple[Any, ...] = (
     WrapperDescriptorType,
     GenericAlias,
     UnionType,
-    object,  # a marker, which is known by its identity
+    object,  # a sentinel, which is compared by identity
     torch.dtype,
     torch.device,
     torch.layout,
@@ -60,7 +60,7 @@ CONSTANTS: tuple[Any, ...] = (
 CONTAINERS: tuple[Any, ...] = (list, tuple, set, frozenset, dict, OrderedDict, defaultdict, deque)
 
 
-# built-in classes of values that cannot change, whose subclasses may have attributes, and how to read the value
+# immutable built-in classes, and the function that reads the value from an instance of a subclass
 NUMBERS_AND_TEXT: dict[type, Callable[[Any], Any]] = {
     int: int.__index__,
     float: float.__float__,
@@ -68,7 +68,7 @@ NUMBERS_AND_TEXT: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     bytes: bytes.__bytes__,
 }
-# caches of the compiler, devices, processes, operators: there is one of each
+# modules whose objects exist once in a process: compiler caches, devices, process groups, operators
 _OF_TORCH = (
     *("torch._dynamo", "torch._inductor", "torch._C", "torch.cuda", "torch.distributed", "torch._ops", "torch._library"),
     "pybind11_builtins",
@@ -79,7 +79,7 @@ OF_COMPILATION = re.compile(r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether a value cannot change, or is never copied: numbers, strings, classes, modules, members of an Enum."""
+    """Return whether a value is immutable or never copied: a number, string, class, module, or member of an Enum."""
     return is_class_of_constants(type(value)) or is_function_of_c(value)
 
 
@@ -89,7 +89,7 @@ def is_class_of_constants(cls: type) -> bool:
 
 
 def is_of_torch(value: Any) -> bool:
-    """Return whether an object belongs to the compiler, a device or a process group, of which there is one."""
+    """Return whether an object of torch exists once in a process, such as a cache, a device or a process group."""
     return is_class_of_torch(type(value))
 
 
@@ -99,12 +99,12 @@ def is_class_of_torch(cls: type) -> bool:
 
 
 def is_user_defined(cls: type) -> bool:
-    """Return whether a class statement of the user's made a class."""
+    """Return whether a class is defined in the user's code."""
     return bool(cls.__flags__ & _IS_HEAP_TYPE) and owner_of_class(cls) == "user"
 
 
 def is_function_of_c(value: Any) -> bool:
-    """Return whether a value is a function of a module written in C, or a method of a class; not a method of an object."""
+    """Return whether a value is a built-in function of a module or a class, and not a method bound to an object."""
     return type(value) is BuiltinFunctionType and (value.__self__ is None or isinstance(value.__self__, (ModuleType, type)))
 
 
@@ -112,14 +112,14 @@ _bases: WeakKeyDictionary[type, type] = WeakKeyDictionary()
 
 
 def built_in_base(cls: type) -> type:
-    """Return the class of C code whose layout the objects of a class have, such as `list` for a subclass of list."""
+    """Return the base class that defines the memory layout of a class in C, such as `list` for a subclass of list."""
     if cls not in _bases:
         _bases[cls] = next(base for base in cls.__mro__ if is_container(base) or _is_of_c(base))
     return _bases[cls]
 
 
 def _is_of_c(cls: type) -> bool:
-    """Return whether C code made a class: it is static, or has methods and attributes of C code."""
+    """Return whether a class is defined in C: it is a static type, or has methods or attributes of C code."""
     if not cls.__flags__ & _IS_HEAP_TYPE:
         return True
     has_slots = "__slots__" in vars(cls)
@@ -132,7 +132,7 @@ def _is_of_c(cls: type) -> bool:
 
 
 def is_container(cls: type) -> bool:
-    """Return whether a class is one of `CONTAINERS`; from Python 3.12 on, deque and defaultdict are heap types too."""
+    """Return whether a class is one of `CONTAINERS`; deque and defaultdict are heap types since Python 3.12."""
     return any(cls is container for container in CONTAINERS)
 
 
@@ -142,18 +142,18 @@ _VIEWS: dict[type, Callable[[Any], Any]] = {
 
 
 def is_class_of_views(cls: type) -> bool:
-    """Return whether `view_of` returns something for the objects of a class."""
+    """Return whether a class is that of the keys, values or items of a dict."""
     return cls in _VIEWS
 
 
 def view_of(value: Any) -> tuple[Callable[[Any], Any], Any] | None:
-    """Return for a view of a dict the method that makes such views, and the dict; None for other objects."""
+    """Return the method that creates a dict view, such as `dict.keys`, and the dict; None for other objects."""
     make = _VIEWS.get(type(value))
     return None if make is None else (make, gc.get_referents(value)[0])
 
 
 def slots_of(value: Any) -> Iterator[tuple[str, MemberDescriptorType, Any]]:
-    """Yield name, descriptor and value of each of an object's `__slots__` that is set."""
+    """Yield the name, descriptor and value of each slot (`__slots__`) of an object that is set."""
     for cls in type(value).__mro__:
         if "__slots__" not in cls.__dict__:
             continue
@@ -166,7 +166,7 @@ def slots_of(value: Any) -> Iterator[tuple[str, MemberDescriptorType, Any]]:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return the `__dict__` of an object, or an empty one."""
+    """Return the `__dict__` of an object; an empty dict if it has none."""
     read = threading.local.__getattribute__ if issubclass(type(value), threading.local) else object.__getattribute__
     try:
         attributes = read(value, "__dict__")

@@ -1,4 +1,4 @@
-"""What an object consists of, by kind: the objects in it, and its own state. No code of the user runs."""
+"""`Parts`: the objects that an object refers to, and its own state, read without running the user's code."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ from dynx.effects._world.layout import (
     view_of,
 )
 
-_name_of_class = type.__dict__["__name__"].__get__  # whatever a metaclass has as `__name__`
+_name_of_class = type.__dict__["__name__"].__get__  # even if a metaclass defines `__name__`
 _LOCKS = type(threading.Lock()), type(threading.RLock())
 _SUSPENDED = GeneratorType, CoroutineType, AsyncGeneratorType
-# packages whose objects run the process, in threads of their own: an event loop, the kernel of a notebook
+# packages whose objects run the process in their own threads, such as an event loop or the kernel of a notebook
 _OF_PROCESS = {"dynx", "asyncio", "selectors", "IPython", "ipykernel", "traitlets", "jupyter_client", "tornado", "zmq"}
-_WITHOUT_ATTRIBUTES: tuple[Any, ...] = (dict, list, tuple, set, frozenset)  # not their subclasses
+_WITHOUT_ATTRIBUTES: tuple[Any, ...] = (dict, list, tuple, set, frozenset)  # their subclasses may have some
 _MAX_LABELS = 4096
 Item = tuple[str, Any]  # a label, such as ".weight" or "[0]", and an object
 
 
 class Parts(NamedTuple):
-    """The objects in an object, with a label of each, and its own state, which can be compared."""
+    """The objects that an object refers to, their labels, and the object's own state, which can be compared."""
 
     labels: Sequence[str]
     objects: Sequence[Any]
@@ -70,9 +70,9 @@ _EMPTY = Parts((), ())
 
 
 class Readers(dict[type, Reader | None]):
-    """How objects are read, by class: found once for each class, so that objects of the same class take less time.
+    """The function that reads the objects of each class, selected once for each class.
 
-    Code of the user can change a class: make new readers for a pass over objects that comes after such code.
+    The user's code can change a class: create new readers after such code has run.
     """
 
     def __missing__(self, cls: type) -> Reader | None:
@@ -80,13 +80,13 @@ class Readers(dict[type, Reader | None]):
         return reader
 
     def parts_of(self, value: Any) -> Parts | None:
-        """Return what an object consists of; None for one that cannot change, or whose state is torch's own."""
+        """Return the parts of an object; None if it cannot change, or belongs to torch, a library or the process."""
         read = self[type(value)]
         return None if read is None else read(value)
 
 
 def _reader_of(cls: type) -> Reader | None:
-    """Return what reads the objects of a class; None if there is nothing to read in any of them."""
+    """Return the function that reads the objects of a class; None if they have no parts to read."""
     if issubclass(cls, type):
         return _of_class
     if issubclass(cls, ModuleType):
@@ -104,7 +104,7 @@ def _reader_of(cls: type) -> Reader | None:
 
 
 def _reader_of_items(cls: type) -> Reader:
-    """Return what reads the containers of a class."""
+    """Return the function that reads the containers of a class."""
     base: Any = built_in_base(cls)
     items_of = _items_of_dict if issubclass(base, dict) else _items_of_set if base in (set, frozenset) else _items_of_sequence
     of_class = [] if cls is base else [(".__class__", cls)]
@@ -115,7 +115,7 @@ def _reader_of_items(cls: type) -> Reader:
 
 
 def _reader_of_object(cls: type) -> Reader:
-    """Return what reads the objects of a class that hold nothing but attributes and perhaps a number or text."""
+    """Return the function that reads objects of a class that have only attributes and perhaps a number or text."""
     own_of, of_class, has_slots = NUMBERS_AND_TEXT.get(built_in_base(cls)), [(".__class__", cls)], _has_slots(cls)
     if own_of is None:
         return lambda value: _parts_with_attributes(value, [], [], of_class, has_slots=has_slots)
@@ -127,7 +127,7 @@ def _has_slots(cls: type) -> bool:
 
 
 def items_of_wrapper(value: Any) -> list[Item] | None:
-    """Return what an object consists of that stands for others, such as a method or a partial; None for other objects."""
+    """Return the parts of an object that wraps other objects, such as a method or partial; None for other objects."""
     for kind, names in _WRAPPERS:
         if issubclass(type(value), kind):
             return [(f".{name}", part) for name in names if (part := getattr(value, name)) is not None]
@@ -148,7 +148,7 @@ def _parts(items: Iterable[Item], own: Hashable = None) -> Parts:
 
 
 def _of_class(cls: type) -> Parts | None:
-    """Return the name, attributes, bases and metaclass of a class of the user's: compilations change those of libraries."""
+    """Return the name, attributes, bases and metaclass of a user's class; None for library classes, which torch changes."""
     if owner_of_class(cls) != "user":
         return None
     items = [(f".{name}", item) for name, item in tuple(vars(cls).items()) if is_name_of_user(name)]
@@ -170,7 +170,7 @@ def _of_function(function: FunctionType) -> Parts:
     items += [(f".{name}", item) for name, item in tuple(function.__dict__.items()) if is_name_of_user(name)]
     module = sys.modules.get(str(function.__globals__.get("__name__")))
     if owner_of_code(function.__code__) == "user" and (module is None or vars(module) is not function.__globals__):
-        items.append((".__globals__", function.__globals__))  # of code that was executed without a module
+        items.append((".__globals__", function.__globals__))  # of code that `exec` ran without a module
     return _parts(items)
 
 
@@ -189,22 +189,22 @@ def _of_tensor(tensor: torch.Tensor) -> Parts:
 
 
 def _state_of_tensor(tensor: torch.Tensor) -> Hashable:
-    """Return the shape and dtype of a tensor, how often operators have written to it, and a checksum of its elements."""
+    """Return the shape, dtype, `requires_grad` and version of a tensor, and a checksum of its elements."""
     try:
-        shape = tuple(tensor.shape)  # first: a parameter without a shape raises RuntimeError here, ValueError elsewhere
+        shape = tuple(tensor.shape)  # first: a lazy parameter raises RuntimeError here, ValueError elsewhere
         state = (shape, tensor.dtype, tensor.requires_grad, None if tensor.is_inference() else tensor._version)
         if tensor.is_meta or tensor.layout is not torch.strided or not tensor.numel():
             return state
         return (*state, _checksum(tensor))
-    except (RuntimeError, NotImplementedError):  # a subclass, or a tensor without elements of its own
+    except (RuntimeError, NotImplementedError):  # a subclass, or a tensor without storage
         return type(tensor).__name__
 
 
 def _checksum(tensor: torch.Tensor) -> int:
-    """Return the sum of the bytes of a tensor, as numbers of 8 bytes as far as possible."""
+    """Return the sum of the elements' memory, read as 8-byte integers, and as single bytes at the end."""
     plain = tensor.int_repr() if tensor.is_quantized else tensor.detach().resolve_conj().resolve_neg()
     elements = plain.contiguous().view(-1).view(torch.uint8)
-    if elements.storage_offset() % 8:  # torch reads numbers of 8 bytes from multiples of 8 only
+    if elements.storage_offset() % 8:  # torch views 8-byte integers only at offsets that are multiples of 8
         elements = elements.clone()
     whole = elements.numel() // 8 * 8
     if whole == elements.numel():
@@ -219,7 +219,7 @@ def _of_array(array: Any) -> Parts:
 
 
 def _of_suspended(value: Any) -> Parts:
-    """Return the state of a generator or coroutine: where it is, and its local variables."""
+    """Return the state of a generator or coroutine: its next instruction and its local variables."""
     frame = getattr(value, "gi_frame", None) or getattr(value, "cr_frame", None) or getattr(value, "ag_frame", None)
     if frame is None:
         return Parts((), (), "finished")
@@ -248,7 +248,7 @@ def _of_reference(value: Any) -> Parts:
 
 
 def _of_cached(value: Any) -> Parts:
-    """Return the function; of the user's also how full its cache is: a later call returns what is in it."""
+    """Return the function behind a cache; for a user's function also the number of cached results."""
     function = value.__wrapped__
     is_user = type(function) is FunctionType and owner_of_code(function.__code__) == "user"
     return Parts((".__wrapped__",), (function,), f"{value.cache_info().currsize} results" if is_user else None)
@@ -291,9 +291,9 @@ def _parts_with_attributes(
     *,
     has_slots: bool = True,
 ) -> Parts:
-    """Return the parts of an object: some with labels, its attributes, and others."""
+    """Return the parts of an object: `objects` with `labels`, its attributes and slots, and `others`."""
     if attributes := attributes_of(value):
-        attributes = attributes.copy()  # in one step: another thread may add some
+        attributes = attributes.copy()  # in one step: another thread may add attributes
         for label, item in zip(map(_label_of_attribute, attributes), attributes.values(), strict=True):
             if label is not None:
                 labels.append(label)
@@ -307,7 +307,7 @@ def _parts_with_attributes(
     return Parts(labels, objects, own) if labels or own is not None else _EMPTY
 
 
-# many objects have attributes of the same names
+# cached, since many objects have attributes of the same names
 @lru_cache(_MAX_LABELS)
 def _label_of_attribute(name: str) -> str | None:
     return None if OF_COMPILATION.match(name) else f".{name}"

@@ -1,4 +1,4 @@
-"""Find all variables that a function may read or change: by the names in its code, and in the code and classes they lead to."""
+"""Find all variables that a function may read or change, by the names in all code and classes that it leads to."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from dynx.effects._world.layout import is_constant, is_of_torch
 
 
 def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Variable | Namespace]:
-    """Yield the variables that the functions, classes and modules which a copier has found lead to.
+    """Yield the variables of the functions, classes, modules and loggers that a copier has found.
 
-    The caller copies the value of each variable, by which the copier finds more functions, classes and modules.
+    The caller copies the value of each variable; thereby the copier finds more functions, classes and modules.
 
     Args:
-        copier: Has copied the function and its arguments.
+        copier: The copier that has copied the function and its arguments.
         root: The function whose closure is named "closure" and whose globals are named "globals".
     """
-    names: set[str] = set()  # of attributes, in the code of all functions
+    names: set[str] = set()  # of attributes and constants, in the code of all functions
     done: set[int] = set()
-    looked_up: dict[int, set[str]] = {}  # by module
+    looked_up: dict[int, set[str]] = {}  # by id of the module
     home = root.__globals__ if root is not None else None
     while True:
         functions = [function for function in copier.functions if id(function) not in done]
@@ -68,23 +68,23 @@ def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Varia
 
 
 def _variables_of_logger(logger: Logger) -> Iterator[Variable]:
-    """Yield what a program sets of a logger; there is one of each name."""
+    """Yield the attributes of a logger that programs set; loggers themselves are not copied."""
     for name in ("level", "handlers", "filters", "disabled", "propagate"):
         yield Variable(f"logging.{logger.name}.{name}", vars(logger), name)
 
 
 def libraries_of(copier: Copier) -> list[ModuleType]:
-    """Return the modules of libraries that the user's code names, and those of the functions and classes that were found."""
+    """Return the library modules that the user's code names, or that define the functions and classes that were found."""
     names = {str(function.__globals__.get("__name__")) for function in copier.functions}
     names |= {str(cls.__module__) for cls in copier.classes}
     modules = [*copier.modules.values(), *(sys.modules.get(name) for name in sorted(names))]
     found = {id(module): module for module in modules if isinstance(module, ModuleType)}
     libraries = [module for module in found.values() if owner_of_module(module) == "library"]
-    return [module for module in libraries if not module.__name__.startswith("triton")]  # which compilations change
+    return [module for module in libraries if not module.__name__.startswith("triton")]  # compilations change triton
 
 
 def _may_lead_on(variable: Variable | Namespace) -> bool:
-    """Return whether a variable of a library's function holds something of the user's, or an object that may change."""
+    """Return whether a variable of a library's function holds a function, a class, or an object that may change."""
     if isinstance(variable, Namespace):
         return False
     value: Any = variable.get()

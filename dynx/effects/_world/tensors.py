@@ -1,4 +1,4 @@
-"""Copy tensors so that those which share memory have copies that share memory too."""
+"""Copy tensors; the copies of tensors that share memory share memory too."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 class TensorCopier:
-    """Copies tensors; the storage of several tensors is copied once.
+    """Copies tensors; a storage that several tensors share is copied once.
 
     Args:
-        in_double: Give copies of floating-point tensors the dtype float64, of complex ones complex128.
+        in_double: Convert floating-point tensors to float64, and complex tensors to complex128.
     """
 
     def __init__(self, *, in_double: bool = False) -> None:
         self._in_double = in_double
-        self._storages: dict[tuple[int, torch.dtype | None], tuple[Any, Any]] = {}  # by id: its copy and the original
+        self._storages: dict[tuple[int, torch.dtype | None], tuple[Any, Any]] = {}  # by id: the copy and the original
 
     def copy(self, tensor: torch.Tensor, copy_base: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """Return a tensor with the same elements, sizes, strides and class, a view of the copy of its base if it is a view.
+        """Return a tensor with the same elements, sizes, strides and class; the copy of a view is a view of the copied base.
 
-        One that an operator computed for autograd begins a new autograd graph, in memory of its own.
+        The copy of a tensor with a `grad_fn` has its own memory and starts a new autograd graph.
         """
         cls: Any = type(tensor)
         if is_lazy(tensor):
@@ -32,7 +32,7 @@ class TensorCopier:
         if tensor.is_nested:
             return torch.Tensor.clone(tensor.detach()).requires_grad_(tensor.requires_grad)
         if tensor.requires_grad and not tensor.is_leaf and cls is torch.Tensor:
-            with torch.enable_grad():  # an operator may write to it, as it may not to a leaf
+            with torch.enable_grad():  # clone, since operators must not write to a leaf
                 return tensor.detach().clone().to(self._dtype_of(tensor)).requires_grad_().clone()
         with torch.no_grad():
             if is_traceable_wrapper_subclass(tensor):
@@ -70,7 +70,7 @@ class TensorCopier:
         return torch.complex128 if tensor.is_complex() else torch.float64
 
     def _copy_wrapper(self, tensor: Any, copy_inner: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """Copy a tensor subclass that holds other tensors, by the protocol that torch.compile uses too."""
+        """Copy a wrapper subclass by `__tensor_flatten__` and `__tensor_unflatten__`, as torch.compile does."""
         names, context = tensor.__tensor_flatten__()
         inner = {name: copy_inner(getattr(tensor, name)) for name in names}
         return type(tensor).__tensor_unflatten__(inner, context, tensor.size(), tensor.stride())

@@ -1,7 +1,7 @@
-"""`Watch`: notice what changes in the objects of a program, in whatever way code reaches them.
+"""`Watch`: find the objects of a program that change, no matter how code reaches them.
 
-An object is unchanged while it consists of the same objects and its own state is equal. Where the objects are others, tokens
-are compared, in which numbers and text are compared by value and all other objects by identity. No code of the user runs.
+An object is unchanged if its parts are the same objects and its own state is equal. If the parts are different objects, their
+tokens are compared: numbers and text by value, all other objects by identity. No code of the user runs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dynx.effects._world.layout import is_constant
 from dynx.effects._world.parts import Parts, Readers
 
 _MAX_OBJECTS = 300_000  # about 5 s
-_MAX_SHOWN = 6  # parts of an object
+_MAX_SHOWN = 6  # parts of an object in a text
 
 
 class Changed(NamedTuple):
-    """An object that is not as it was: its path, and what was in it and is in it now."""
+    """A changed object: its path, and its different parts as text, before and after."""
 
     path: str
     before: str
@@ -30,10 +30,10 @@ class Changed(NamedTuple):
 
 
 class Watch:
-    """Remembers what objects consist of, and all objects that they lead to.
+    """Remembers the parts of objects, and of all objects that they lead to.
 
     Args:
-        roots: Paths and objects; the first one that leads to an object names it.
+        roots: Paths and objects; the path of an object begins with the first root that leads to it.
         ignored: Objects that may change, with all that they lead to.
         ids: Ids of further objects that may change.
 
@@ -42,10 +42,10 @@ class Watch:
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = (), ids: Collection[int] = ()) -> None:
-        # in three lists, as the garbage collector takes long to look through thousands of tuples
+        # three lists, since thousands of tuples would slow the garbage collector
         self._paths: list[str] = []
         self._values: list[Any] = []
-        self._parts: list[Parts] = []  # kept alive, so that no other object gets their identity
+        self._parts: list[Parts] = []  # kept alive, so that their ids are not reused
         seen, readers = _ids_of(ignored), Readers()
         for root in roots:
             queue = deque([root])
@@ -78,13 +78,13 @@ class Watch:
 
 
 def _is_unchanged(before: Parts, after: Parts) -> bool:
-    """Return whether an object consists of the same objects; if not, they may still be equal numbers or text."""
+    """Return whether parts and state are the same; different parts may still be equal numbers or text."""
     is_same = before.own == after.own and before.labels == after.labels
     return is_same and all(map(operator.is_, before.objects, after.objects))
 
 
 def _ids_of(objects: Iterable[Any]) -> set[int]:
-    """Return the ids of objects and of all that they lead to, besides classes and modules, and globals named by functions."""
+    """Return the ids of objects and of all that they lead to, except classes and modules; with globals that functions name."""
     seen: set[int] = set()
     readers = Readers()
     pending = list(objects)
@@ -101,7 +101,7 @@ def _ids_of(objects: Iterable[Any]) -> set[int]:
 
 
 def _token(parts: Parts) -> tuple[Hashable, ...]:
-    """Return what an object consists of: its own state, and for each part the label, and the value or the identity."""
+    """Return the own state of an object, followed by the label, class and value (or id) of each part."""
     return (parts.own, *((label, *_token_of(item)) for label, item in zip(parts.labels, parts.objects, strict=True)))
 
 

@@ -29,14 +29,14 @@ class Call(NamedTuple):
 class World:
     """A copy of a function, of the arguments of each call, and of the variables that the function leads to.
 
-    While the world is entered, variables have the copies as values; the originals are back afterwards.
+    While the world is entered, the variables have the copies as values; afterwards they are restored.
 
     Args:
         fn: A function, method, module or callable object that is not compiled.
-        calls: Arguments of the calls; an object in several of them has one copy.
+        calls: Arguments of the calls; an object that occurs in several calls has one copy.
         state: Further objects that the function changes, by name: modules, classes, containers, or objects with attributes.
-        change: A function without arguments that is called between calls; None for none.
-        in_double: Give floating-point tensors double precision.
+        change: A function without arguments that is called between two calls, or None.
+        in_double: Convert floating-point tensors to double precision.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class World:
         for variable in variables_found(copier, root):
             self._add(variable)
         self.shared = tuple(copier.shared.values())
-        self.libraries = libraries_of(copier)  # whose variables are not copied
+        self.libraries = libraries_of(copier)  # their variables are not copied
         self.functions = [function for function in copier.functions if owner_of_code(function.__code__) == "user"]
 
     def _add(self, variable: Variable | Namespace | Contents) -> None:
@@ -75,7 +75,7 @@ class World:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Give the variables their values in this world; at the end, keep the values and restore the originals."""
+        """Set the variables to their values in this world; at the end, save these values and restore the originals."""
         originals = {variable: variable.get() for variable in self._values}
         with self._environment.entered():
             try:
@@ -90,7 +90,7 @@ class World:
                     variable.set(originals.get(variable, ABSENT))
 
     def _add_new_variables(self) -> None:
-        """Add the attributes that the code has given to classes, modules and functions."""
+        """Add the variables that the code has created in classes, modules, functions and globals."""
         for namespace, names in self._names.items():
             for name in sorted(namespace.names() - names):
                 variable = Variable(f"{namespace.path}.{name}", namespace.owner, name)
@@ -99,13 +99,13 @@ class World:
                     self._values[variable] = variable.get()
 
     def enter_context(self, context: Context) -> None:
-        """Give the context variables of a context their values in this world."""
+        """Set the context variables of a context to copies of their values."""
         for variable in self._copier.context_variables:
             if variable in context:
                 context.run(variable.set, self._copier.copy(context[variable]))
 
     def roots(self, call: Call, context: Context) -> dict[str, Any]:
-        """Return by path what a call may change, while the world is entered."""
+        """Return the objects that a call may change, by path, while the world is entered."""
         self._add_new_variables()
         roots: dict[str, Any] = {}
         owner = getattr(self.fn, "__self__", None) if isinstance(self.fn, MethodType) else None
@@ -125,7 +125,7 @@ class World:
 
 
 def _unused(path: str, roots: Mapping[str, Any]) -> str:
-    """Return a path that no root has yet: functions and classes of equal names are numbered in the order they were found."""
+    """Return a path that no root has yet; equal paths, as of functions with the same name, are numbered."""
     if path not in roots:
         return path
     number = 2

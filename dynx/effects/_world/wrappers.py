@@ -1,4 +1,4 @@
-"""Copy objects that stand for other objects or functions, and those of Python's own types whose state is not in attributes."""
+"""Copy objects that wrap other objects, such as methods, and built-in objects whose state is not in attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Copy = Callable[[Any], Any]
 
 
 def copy_wrapper(value: Any, copy: Copy) -> Any | None:
-    """Return the copy of an object that stands for another one, or whose state is not in attributes; None for other objects."""
+    """Return the copy of an object that wraps another one, or whose state is not in attributes; None for other objects."""
     cls = type(value)
     if cls in _COPIERS:
         return _COPIERS[cls](value, copy)
@@ -44,12 +44,12 @@ def copy_wrapper(value: Any, copy: Copy) -> Any | None:
 
 
 def deep_copy(value: Any) -> Any | None:
-    """Return a copy of an object of an extension type, as the type makes it; None if it does not say how, or the user would."""
+    """Return `copy.deepcopy` of an object of a C extension; None if that fails, or if it would run the user's code."""
     if any(is_user_defined(cls) for cls in type(value).__mro__):
         return None
     try:
         return deepcopy(value)
-    except Exception:  # noqa: BLE001 - whatever the extension raises for an object that it cannot copy
+    except Exception:  # noqa: BLE001 - the extension may raise anything
         return None
 
 
@@ -70,7 +70,7 @@ def _copy_partial(value: functools.partial[Any], copy: Copy) -> Any:
 
 
 def _copy_descriptor(value: Any, copy: Copy) -> Any:
-    """Copy a static or class method; it is its own copy if its function is."""
+    """Copy a static or class method; return the method itself if its function is not copied."""
     inner = copy(value.__func__)
     return value if inner is value.__func__ else type(value)(inner)
 
@@ -91,7 +91,7 @@ def _copy_reference(value: weakref.ref[Any], copy: Copy) -> Any:
 
 
 def _copy_weak_container(value: Any, copy: Copy) -> Any:
-    """Copy a container of weak references: its class knows how to refer to the copies."""
+    """Copy a container of weak references, which then refers weakly to the copies of its items."""
     cls = type(value)
     base: Any = next(base for base in cls.__mro__ if base.__module__ in ("weakref", "_weakrefset"))
     new = object.__new__(cls)
@@ -134,7 +134,7 @@ def _copy_stream(value: Any, copy: Copy) -> Any:
 
 
 def _copy_memory(value: memoryview, copy: Copy) -> memoryview | None:
-    """Copy a view of all bytes of an object; None for a part of it, or another format."""
+    """Copy a view of all bytes of an object; None for a view of a part of the object, or with another format."""
     if value.format != "B" or not value.contiguous or value.nbytes != memoryview(value.obj).nbytes:
         return None
     owner = copy(value.obj)
@@ -142,7 +142,7 @@ def _copy_memory(value: memoryview, copy: Copy) -> memoryview | None:
 
 
 def _copy_array(value: Any, copy: Copy) -> Any:
-    """Copy an array of NumPy, and the objects in one of dtype object."""
+    """Copy a NumPy array, and the objects in an array of dtype object."""
     array = value.copy()
     if array.dtype.hasobject and array.dtype.names is None:
         for index, item in enumerate(array.flat):
@@ -151,9 +151,9 @@ def _copy_array(value: Any, copy: Copy) -> Any:
 
 
 def _copy_iterator(value: Any, copy: Copy) -> Any | None:
-    """Copy a built-in iterator at its position; None if it does not tell it."""
+    """Copy a built-in iterator at its position; None if the position cannot be read."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: 3.14 cannot copy those of itertools
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns that 3.14 cannot copy iterators of itertools
         try:
             make, arguments, *state = value.__reduce__()
         except TypeError:

@@ -1,4 +1,4 @@
-"""Write a fix into the files of a program: each way to do so is a set of changed files, which a trial then runs."""
+"""Write a fix into the files of a program: each way to do so yields changed files, with which a trial runs the program."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ MOST = 4  # ways to write one fix that are tried
 
 
 class Files:
-    """The texts of the files of a program: those that a fix has changed, and the others on disk."""
+    """The texts of the files of a program: as fixes have changed them, or as on disk."""
 
     def __init__(self, changed: Mapping[str, str], main: str | None) -> None:
         self._changed = changed
         self.main = main
 
     def parse(self, file: str | None) -> Source | None:
-        """Return the syntax tree of a file; None if it is no Python file of the user that can be parsed."""
+        """Return the syntax tree of a file; None if the file cannot be read or parsed."""
         text = self.text(file) if file is not None else None
         return parse(text) if text is not None else None
 
     def text(self, file: str) -> str | None:
-        """Return the text of a file; None if there is none."""
+        """Return the text of a file; None if it cannot be read."""
         if file in self._changed:
             return self._changed[file]
         try:
@@ -51,18 +51,18 @@ def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
 
 
 def _is_of_library(file: str) -> bool:
-    """Return whether a file is one of an installed package or of Python, which is not the user's to change."""
+    """Return whether a file belongs to an installed package or to Python; such files are not changed."""
     parts = Path(file).parts
     return "site-packages" in parts or "dist-packages" in parts or Path(file).is_relative_to(sysconfig.get_path("stdlib"))
 
 
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
-    """Yield the path and the new text of a file for each way to write a fix, with equal texts and texts of libraries."""
+    """Yield the path and the new text of a file for each way to write a fix; texts may be unchanged or of libraries."""
     place = finding.location.own
     match fix.kind:
         case "statement" | "stance":
             if fix.kind == "stance" and any(other.rewrite == "first call" for other in finding.fixes):
-                return  # that one changes less of the program
+                return  # "first call" changes less of the program
             if (source := files.parse(files.main)) is not None and files.main is not None:
                 own = {path.stem for path in Path(files.main).parent.iterdir()}
                 yield from _in(files.main, statement.insert(source, fix.code, own))
@@ -112,7 +112,7 @@ def _at_call(files: Files, fix: Fix, write: Callable[[Source, Source, Fix], Iter
 
 
 def _parsed(files: Files, *paths: str | None) -> Iterator[tuple[str, Source]]:
-    """Yield those of some files that can be parsed, each once."""
+    """Yield the files that can be parsed, without duplicates."""
     for path in dict.fromkeys(filter(None, paths)):
         if (source := files.parse(path)) is not None:
             yield path, source

@@ -1,4 +1,4 @@
-"""Change what is passed to a compiled function: mark a tensor as dynamic before the call, or pass a number as a tensor."""
+"""Change the arguments of a compiled function: mark a tensor as dynamic before the call, or pass a number as a tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynx.records.fix import Fix, Mark
 
 
 class Passed(NamedTuple):
-    """Where the caller of a function passes a value: an argument, and the part of it such as `['ids']`."""
+    """A value that a call passes to a function: the argument, and the part of the argument, such as `['ids']`."""
 
     argument: cst.Arg
     part: str
@@ -22,12 +22,12 @@ class Passed(NamedTuple):
 def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
     """Yield the text of a file with `mark_dynamic` before the call of a function.
 
-    An argument that is no name, attribute or item is given a name first.
+    An argument that is not a name, attribute or item is assigned to a variable first.
 
     Args:
         source: The file with the call.
         definition: The file with the function.
-        fix: The fix, with the lines of both.
+        fix: The fix, with both lines.
     """
     function = "torch._dynamo.mark_dynamic" if fix.may_fail else "torch._dynamo.maybe_mark_dynamic"
     for call in _with_arguments(source, fix):
@@ -48,7 +48,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
         }
         marks = {f"{function}({_text_of(value, named)}, {each.dim})": value for each, value in passed.items()}
         yield source.inserted(found, (*names, *marks), named)
-        if any(value.argument.star for value in [*passed.values()][1:]):  # a later call may not have all of them
+        if any(value.argument.star for value in [*passed.values()][1:]):  # a later call may lack some items
             guarded = [_guarded(line, value, named) if number else line for number, (line, value) in enumerate(marks.items())]
             yield source.inserted(found, (*names, *guarded), named)
 
@@ -67,7 +67,7 @@ def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
 
 
 def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None]) -> dict[cst.CSTNode, cst.CSTNode]:
-    """Return names for the arguments that have to be marked and cannot be evaluated twice."""
+    """Return new variables for the arguments that have to be marked and cannot be evaluated twice."""
     named: dict[cst.CSTNode, cst.CSTNode] = {}
     for each, passed in values.items():
         if passed is not None and not _is_simple(passed.argument.value) and passed.argument.value not in named:
@@ -77,18 +77,18 @@ def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None])
 
 
 def _text_of(passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return a value in the words of the caller: `batch["ids"]`."""
+    """Return the code of a value in the caller: `batch["ids"]`."""
     return f"{code_of(named.get(passed.argument.value, passed.argument.value))}{passed.part}"
 
 
 def _guarded(line: str, passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return a line that is for an item of a dict, under an `if` that the dict has it."""
+    """Return a line; if it is for an item of `**kwargs`, under an `if` that the item exists."""
     item = re.match(r"\[(['\"]\w+['\"])\]", passed.part) if passed.argument.star else None
     return f"if {item[1]} in {_text_of(Passed(passed.argument, ''), named)}:\n    {line}" if item is not None else line
 
 
 def _split(source: str) -> tuple[str, str]:
-    """Split a source into the parameter and the rest: `x` and `.mask` for `L['x'].mask` and for `x.mask`."""
+    """Split a source after the parameter: into `x` and `.mask` for `L['x'].mask` and for `x.mask`."""
     match = re.match(r"(?:L\['(\w+)'\]|(\w+))(.*)", source)
     return (match[1] or match[2], match[3]) if match else (source, "")
 
@@ -103,7 +103,7 @@ def _is_simple(node: cst.BaseExpression) -> bool:
 
 
 def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed | None:
-    """Return what a call passes for a source of the function; None if the text of the call does not say it."""
+    """Return the value that a call passes for a source in the function; None if the code does not show it."""
     function = definition.function_at(fix.location.line) if fix.location is not None else None
     name, rest = _split(source)
     if function is not None and _is_named(function.params.star_kwarg, name) and (item := re.match(r"\['(\w+)'\]", rest)):
@@ -119,7 +119,7 @@ def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed
 
 
 def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
-    """Return which positional argument a parameter is, and the part of it; None if it is none."""
+    """Return the index of the positional argument for a parameter, and the part of it, or None."""
     if function is None:
         return None
     names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]

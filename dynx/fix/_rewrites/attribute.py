@@ -1,4 +1,4 @@
-"""Keep a number that an object holds in a tensor instead: `self.scale = torch.tensor(1.0)`."""
+"""Make a number in an attribute a tensor: `self.scale = torch.tensor(1.0)`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NUMBERS = (cst.Integer, cst.Float)
 
 
 def as_tensor(source: Source, name: str) -> Iterator[str]:
-    """Yield the text of a file in which all assignments to attributes of a name assign tensors.
+    """Yield the text of a file in which all assignments to attributes of this name assign tensors.
 
-    There is no way if code outside of classes reads the attribute, such as a log: a tensor is no number everywhere.
+    Yield nothing if code outside of classes uses the attribute, such as a log: it may need a number.
     """
     if any(node.attr.value == name and not _is_own(source, node) for node in source.nodes(cst.Attribute)):
         return

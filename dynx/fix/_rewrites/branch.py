@@ -30,14 +30,14 @@ def _where(test: cst.BaseExpression, yes: str, no: str) -> str:
 
 
 def is_short_circuit(test: cst.BaseExpression) -> bool:
-    """Return whether a condition has `and` or `or`, whose value may be that of a Python value instead of a tensor."""
+    """Return whether a condition has `and` or `or`, whose result may be a Python value instead of a tensor."""
     return isinstance(test, cst.BooleanOperation) or any(map(is_short_circuit, test.children))  # type: ignore[arg-type]
 
 
 def parts_of(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression] | None:
-    """Split `guard and condition` into both, any other condition into None and itself; None if it has another `and` or `or`.
+    """Split `guard and condition` into both, and a condition without `and` and `or` into None and itself.
 
-    Tracing evaluates the guard in Python: the graph breaks there if it is a tensor.
+    Return None for other conditions. The guard stays in Python: the graph breaks there if it is a tensor.
     """
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) and not is_short_circuit(test.right):
         return test.left, test.right
@@ -45,7 +45,7 @@ def parts_of(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.B
 
 
 def in_place_of(found: cst.If, guard: cst.BaseExpression | None, lines: Sequence[str]) -> Any:
-    """Return what takes the place of an `if`: statements, under an `if` of the guard if there is one."""
+    """Return the replacement of an `if`: the statements, under `if guard:` if there is a guard."""
     if guard is None:
         return cst.FlattenSentinel(_with_comment(found, lines))
     body = found.body.with_changes(body=list(map(statement, lines)))
@@ -83,7 +83,7 @@ class _WithoutConversions(cst.CSTTransformer):
 
 
 def _turned(test: cst.BaseExpression, yes: str, no: str) -> tuple[str, str, str]:
-    """Return the condition without `not`, and both sides in its order."""
+    """Return the condition without `not`, and both sides, swapped for a `not`."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return _tensor(test.expression), no, yes
     return _tensor(test), yes, no
@@ -118,13 +118,13 @@ def _statement(source: Source, found: cst.If) -> Iterator[str]:
 
 
 def _with_comment(found: cst.If, lines: Sequence[str]) -> list[cst.SimpleStatementLine]:
-    """Parse statements that take the place of an `if`, with the comment in front of it."""
+    """Parse the statements that replace an `if`, and keep the comment in front of the `if`."""
     first, *more = map(statement, lines)
     return [first.with_changes(leading_lines=found.leading_lines), *more]
 
 
 def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> list[str] | None:
-    """Return the statements that return one of two values, a tensor or a tuple of as many; None if they are no tensors."""
+    """Return the statements that return one of two values, tensors or tuples of the same length; None for other values."""
     both = [_items(yes), _items(no)]
     if both[0] is None or both[1] is None or len(both[0]) != len(both[1]):
         if _is_no_tensor(yes) or _is_no_tensor(no):
@@ -136,7 +136,7 @@ def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, n
 
 
 def _is_no_tensor(value: cst.BaseExpression) -> bool:
-    """Return whether an expression is a container, a text or None, which `torch.where` does not take."""
+    """Return whether an expression is a container, a string or None, which `torch.where` does not accept."""
     no_tensor = (cst.BaseDict, cst.BaseList, cst.BaseSet, cst.BaseString, cst.Tuple)
     return isinstance(value, no_tensor) or (isinstance(value, cst.Name) and value.value == "None")
 
@@ -150,7 +150,7 @@ def _items(value: cst.BaseExpression) -> list[str] | None:
 
 
 def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression) -> Iterator[str]:
-    """Yield the text without an early return: the rest is computed too, and the last statement of the block selects."""
+    """Yield the text without an early return: the statements after it always run, and the last one selects the result."""
     siblings = list(parent.body)
     rest = siblings[siblings.index(found) + 1 :]
     last = _returned(rest[-1:])
@@ -197,9 +197,9 @@ _CHANGES = (
 
 
 def is_pure(node: cst.CSTNode) -> bool:
-    """Return whether code only computes: `torch.where` runs both sides, also the one that was not taken.
+    """Return whether code has no side effects: `torch.where` runs both sides, also the side that was not taken.
 
-    Calls of functions of torch and of methods are taken for computations, those of other functions are not.
+    Calls of torch's functions and of most methods are taken to be pure, calls of other functions are not.
     """
     calls = _Calls()
     node.visit(calls)
@@ -225,7 +225,7 @@ def _is_pure_call(call: cst.Call) -> bool:
 
 
 def simple_body(block: Any) -> list[Any] | None:
-    """Return the statements of a block, if all of them are simple."""
+    """Return the statements of a block; None if one is compound."""
     if isinstance(block, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(block.body)]
     statements = list(block.body)
@@ -233,7 +233,7 @@ def simple_body(block: Any) -> list[Any] | None:
 
 
 def _returned(statements: Sequence[Any] | None) -> cst.BaseExpression | None:
-    """Return the expression of a block that only returns one."""
+    """Return the expression of a block that is only a `return`, or None."""
     if not statements or len(statements) != 1 or not isinstance(statements[0], cst.SimpleStatementLine):
         return None
     parts = statements[0].body
@@ -244,7 +244,7 @@ def _returned(statements: Sequence[Any] | None) -> cst.BaseExpression | None:
 
 
 def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: list[Any]) -> list[str] | None:
-    """Return the statements for blocks that only assign: each name gets the value of one side, or keeps its own."""
+    """Return the statements for blocks that only assign: each name gets the value of one side, or keeps its old value."""
     first, second = _values(yes), _values(no)
     if first is None or second is None or not (first or second):
         return None
@@ -258,7 +258,7 @@ def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: l
 
 
 def _values(statements: list[Any]) -> dict[str, str] | None:
-    """Return what a block assigns, by name; None if it does anything else, or uses a name that it has assigned before."""
+    """Return the values that a block assigns, by name; None if it does anything else, or uses a name after assigning it."""
     values: dict[str, str] = {}
     for part in (part for each in statements for part in each.body):
         if isinstance(part, cst.Pass):

@@ -12,7 +12,7 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 
 def check(source: Source, line: int) -> Iterator[str]:
-    """Yield the text of a file in which the `if` at a line that only raises, or the `assert`, needs no branch."""
+    """Yield the text of a file with `torch._assert_async` instead of an `assert`, or an `if` that only raises, at a line."""
     for found in source.at_line(cst.If, line):
         if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
             yield from _branch(source, found)
@@ -39,7 +39,7 @@ def _branch(source: Source, found: cst.If) -> Iterator[str]:
 
 
 def _raised(node: cst.Raise) -> cst.BaseExpression | None:
-    """Return the message of an exception that is raised."""
+    """Return the message in a `raise` statement, or None."""
     return node.exc.args[0].value if isinstance(node.exc, cst.Call) and node.exc.args else None
 
 

@@ -1,4 +1,4 @@
-"""Index with a tensor of one element: torch reads the value of one without dims as a Python number, which is guarded."""
+"""Index with a tensor of one element: torch converts an index without dims to a Python number, which is guarded."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dynx.fix._rewrites.source import Source, code_of
 
 
 def by_element(source: Source, line: int) -> Iterator[str]:
-    """Yield the text of a file in which a function indexes by `index.view(1)` where it indexes by a name at a line.
+    """Yield texts of a file in which a function indexes with `index.view(1)`, for the names that are indices at a line.
 
-    Then by all names of its parameters, then by `torch.as_tensor(index).view(1)`, which takes numbers of numpy too.
+    The second text does so for parameters too, the third has `torch.as_tensor(index).view(1)`, which accepts numpy numbers.
     """
     function = next(source.at_line(cst.FunctionDef, line), None)
     if function is None:
@@ -31,13 +31,13 @@ def by_element(source: Source, line: int) -> Iterator[str]:
 
 
 def _index(node: cst.Subscript) -> str | None:
-    """Return the name by which a value is indexed; None if it is indexed otherwise."""
+    """Return the name that is the index of a subscript; None if the index is not a name."""
     index = node.slice[0].slice if len(node.slice) == 1 else None
     return index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.Name) else None
 
 
 def _element(source: Source, node: cst.Subscript, index: str) -> cst.BaseExpression:
-    """Return an expression with the shape of the original one; what is assigned to need not have it."""
+    """Return an expression with the shape of the original; the target of an assignment keeps its extra dim."""
     text = f"{code_of(node.value)}[{index}]"
     parent = source.parent(node)
     is_target = isinstance(parent, (cst.AssignTarget, cst.Del)) or (isinstance(parent, cst.AugAssign) and parent.target is node)

@@ -32,7 +32,7 @@ def _with_import(text: str) -> str:
 
 
 def _sites(source: Source, compiles: tuple[str, ...]) -> list[cst.CSTNode]:
-    """Return the calls of torch.compile, which has one of some names, and decorators without arguments."""
+    """Return the calls of torch.compile under these names, and decorators without arguments."""
     calls: list[cst.CSTNode] = [call for call in source.nodes(cst.Call) if _is_compile(call, compiles)]
     bare = [each for each in source.nodes(cst.Decorator) if code_of(each.decorator) in compiles]
     return calls + bare
@@ -50,7 +50,7 @@ def _is_compile(call: cst.Call, compiles: tuple[str, ...]) -> bool:
 
 
 def _changed(site: Any, code: str, compiles: tuple[str, ...]) -> cst.CSTNode | None:
-    """Return a call with the argument, or None if it has it already."""
+    """Return a call with the argument; None if the call has it already."""
     if code == "dynx.compile":
         return _with_dynx(site, compiles)
     name, _, value = code.partition("=")
@@ -70,7 +70,7 @@ def _changed(site: Any, code: str, compiles: tuple[str, ...]) -> cst.CSTNode | N
         return site.with_changes(args=[argument])
     *others, last = site.args
     comma = others[-1].comma if others else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    if isinstance(last.comma, cst.Comma):  # one argument in a line
+    if isinstance(last.comma, cst.Comma):  # one argument per line
         return site.with_changes(args=[*others, last.with_changes(comma=comma), argument.with_changes(comma=last.comma)])
     space = last.whitespace_after_arg
     return site.with_changes(

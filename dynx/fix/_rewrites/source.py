@@ -30,7 +30,7 @@ class Source:
         return found
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """Return the node that contains another one; None for the module."""
+        """Return the node that directly contains a node; None for the module."""
         return self._parents.get(node)
 
     def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -55,7 +55,7 @@ class Source:
         return end.line - start.line, end.column - start.column
 
     def at_columns(self, kind: type[Any], location: Location) -> Any | None:
-        """Return the smallest node of a class that begins, and ends if that is known, at the columns of a location."""
+        """Return the smallest node of a class at the columns of a location, whose end may be unknown."""
         if location.column is None or location.line > len(self._lines):
             return None
         line = self._lines[location.line - 1].encode()
@@ -89,9 +89,9 @@ class Source:
         return self.replaced_all({old: new})
 
     def inserted(self, node: Any, lines: Sequence[str], changes: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-        """Return the text of the file with statements inserted before another one, in which some nodes are replaced.
+        """Return the text of the file with `lines` inserted before the statement `node`, and `changes` made in it.
 
-        The comment and blank lines in front of it move up.
+        The comment and blank lines in front of the statement move up.
         """
         changed = node.visit(_Replace({id(old): new for old, new in changes.items()}))
         first, *more = map(cst.parse_statement, lines)
@@ -99,7 +99,7 @@ class Source:
         return self.replaced(node, cst.FlattenSentinel([first, *more, changed.with_changes(leading_lines=())]))
 
     def free_name(self, name: str, near: cst.CSTNode | None = None) -> str:
-        """Return a name that the function around a node does not use, or the whole file."""
+        """Return a name that is unused in the function around a node, or else in the file."""
         function = next((each for each in self.parents(near) if isinstance(each, cst.FunctionDef)), None) if near else None
         inside = function if function is not None else self.module
         used = {node.value for node in self.nodes(cst.Name) if inside in self.parents(node)}
@@ -121,7 +121,7 @@ class _Replace(cst.CSTTransformer):
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> Source | None:
-    """Parse a file; None if it is no valid Python for libcst."""
+    """Parse the text of a file; return None if libcst cannot parse it."""
     try:
         return Source(text)
     except cst.ParserSyntaxError:
@@ -129,7 +129,7 @@ def parse(text: str) -> Source | None:
 
 
 def calls_at(source: Source, fix: Fix) -> list[cst.Call]:
-    """Return the call that a fix changes; where its column is not known, the calls at its line, the outermost first."""
+    """Return the call that a fix changes; if its column is unknown, the calls at its line, the outermost first."""
     if fix.called_from is None or fix.location is None:
         return []
     if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:

@@ -14,11 +14,11 @@ _SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|compiler\.set_stance\(|fx\.exp
 
 
 def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:
-    """Yield the text of a file with statements after the imports at its beginning, or after those that begin with torch.
+    """Yield the text of a file with statements inserted after its imports, counted from the first import of torch.
 
-    Code before the first import of torch, such as an environment variable, takes effect first, as it did. If a module of the
-    program, one of `own`, is imported after torch, the second text has them before it: it may compile functions already.
-    The statements name torch as `torch`, which `with_torch` changes if the file has another name for it.
+    Code before the first import of torch, such as setting an environment variable, still runs first. If a module of the
+    program, one of `own`, is imported after torch, a second text has the statements before this import, which may compile
+    functions. The statements use the name `torch`; `with_torch` replaces it if the file has another name.
     """
     body = list(source.module.body)
     of_any = (index for index, node in enumerate(body) if _imports_any(node, ("torch",)))
@@ -31,7 +31,7 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
 
 
 def with_torch(before: str, after: str) -> str:
-    """Return the text of a file in which what was written finds torch: by the name that the file has, or imported."""
+    """Return the text of a file with torch available in inserted code: under the file's own alias, or with a new import."""
     source = parse(after)
     if source is None or any(map(_imports_torch, source.module.body)):
         return after
@@ -56,7 +56,7 @@ def with_torch(before: str, after: str) -> str:
 def _inserted(source: Source, body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement], at: int, code: str) -> str:
     new = [statement(part.strip()) for part in code.split(";")]
     first = at
-    while at < len(body) and _is_setting(body[at]):  # of an earlier fix
+    while at < len(body) and _is_setting(body[at]):  # a setting of an earlier fix
         at += 1
     if at == first:
         new[0] = new[0].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
@@ -88,7 +88,7 @@ def alias_of(source: Source) -> str | None:
 
 
 def names_of(source: Source, function: str) -> list[str]:
-    """Return the names that a file has for a function of torch: `compile` after `from torch import compile`."""
+    """Return the names under which a file imports a function of torch: `compile` for `from torch import compile`."""
     parts = [part for node in source.module.body for part in _parts(node) if isinstance(part, cst.ImportFrom)]
     names = [each for part in parts if part.module is not None and code_of(part.module) == "torch" for each in _listed(part)]
     return [each.evaluated_alias or each.evaluated_name for each in names if each.evaluated_name == function]
@@ -104,7 +104,7 @@ def _imports_torch(node: cst.CSTNode) -> bool:
 
 
 def _imports_any(node: cst.CSTNode, modules: Container[str]) -> bool:
-    """Return whether a statement imports one of some modules, or a module of its own package."""
+    """Return whether a statement imports one of these modules, or is a relative import."""
     for part in _parts(node):
         if isinstance(part, cst.ImportFrom) and (part.relative or (part.module is not None and _root(part.module) in modules)):
             return True

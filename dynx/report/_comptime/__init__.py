@@ -1,1 +1,1 @@
-"""Render what `dynx.comptime` and detailed watches say about a trace of Dynamo."""
+"""Render traces of Dynamo: the debugger, post-mortems and the timeline."""

@@ -26,7 +26,7 @@ from dynx.report._records import cache_keys, check, cudagraphs, effects, fix, gu
 from dynx.report._records.block import Block
 from dynx.report._wrap import Wrapped
 
-_SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
+_SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the remaining rows
 
 
 def screen(record: Shown) -> RenderableType:

@@ -11,7 +11,7 @@ from dynx.report._styles import shares
 class Block(NamedTuple):
     """One part of a rendered record: a title with a remark, a table, and notes below it.
 
-    Columns whose names begin with `#` hold numbers. In a notebook `amounts`, one for each row, are bars behind the first one.
+    Columns whose names begin with `#` hold numbers. A notebook shows `amounts`, one per row, as bars behind the first of them.
     """
 
     title: str
@@ -20,7 +20,7 @@ class Block(NamedTuple):
     rows: Sequence[tuple[str, ...]] = ()
     notes: tuple[str, ...] = ()
     amounts: Sequence[float] = ()
-    is_whole: bool = False  # a terminal shows all rows, as none is less important
+    is_whole: bool = False  # a terminal shows all rows
 
     @property
     def amount(self) -> str:

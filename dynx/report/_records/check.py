@@ -1,4 +1,4 @@
-"""Blocks of what `dynx.check` returns."""
+"""Blocks for the result of `dynx.check`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TITLES = {
 
 
 def of_check(report: CheckReport) -> Iterator[Block]:
-    """Yield the outcome, what the calls changed in the program itself, and the differences."""
+    """Yield the outcome, the objects of the program itself that the calls changed, and the differences."""
     calls = f"{words.plural(report.calls, 'call')}, {words.plural(report.compiles, 'graph')} compiled with {report.backend}"
     yield Block(_TITLES[report.outcome].format(report.name), calls, notes=tuple(_notes(report)))
     if report.leaks:

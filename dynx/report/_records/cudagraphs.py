@@ -1,4 +1,4 @@
-"""Blocks of what `dynx.cudagraphs` returns."""
+"""Blocks for the report of `dynx.cudagraphs`."""
 
 from __future__ import annotations
 

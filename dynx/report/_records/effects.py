@@ -1,4 +1,4 @@
-"""Blocks of what `effects.record` returns: a table of the side effects of each compiled graph."""
+"""Blocks for the result of `effects.record`: a table of the side effects of each compiled graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.report._records.block import Block
 
 
 def of_report(report: EffectReport) -> Iterator[Block]:
-    """Yield a block for each compiled graph; one that says so if none has side effects."""
+    """Yield a block for each graph with side effects, or one that says that there are none."""
     for frame in report.frames:
         yield from of_frame(frame)
     if not report.frames:

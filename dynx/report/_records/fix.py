@@ -1,4 +1,4 @@
-"""Blocks of what `dynx fix` prints."""
+"""Blocks for the report of `dynx fix`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.report._records.block import Block
 
 
 def of_fixes(report: FixReport) -> Iterator[Block]:
-    """Yield what was tried, with the cost before and after each, and what is left."""
+    """Yield the trials, with the costs before and after, and the remaining findings."""
     kept = sum(trial.is_kept for trial in report.trials)
     runs = f"{words.plural(report.runs, 'run')} of {report.command} in {words.seconds(report.seconds)}"
     columns = ("kept", "finding", "where", "tried", "before → after", "compiling")
@@ -37,7 +37,7 @@ def _row(trial: Trial) -> tuple[str, ...]:
 
 
 def _tried(trial: Trial) -> str:
-    """Return a fix, and the line that it changes where that is not the one of the finding, such as a call of torch.compile."""
+    """Return a fix, and the line that it changes if the finding is at another line: a call of torch.compile, for example."""
     lines = trial.written_at if trial.fix.kind == "option" else filter(None, (trial.fix.called_from,))
     places = [_place(each, trial.location.own) for each in lines if words.place(each) != words.place(trial.location)]
     return f"{trial.fix.code} at {' and '.join(places)}" if places else trial.fix.code

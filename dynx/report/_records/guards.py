@@ -1,4 +1,4 @@
-"""Blocks of what `dynx.guards` returns: caches, entries, verdicts and costs."""
+"""Blocks for the results of `dynx.guards`: caches, entries, verdicts and costs."""
 
 from __future__ import annotations
 

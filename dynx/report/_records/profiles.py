@@ -1,4 +1,4 @@
-"""Blocks of what `dynx.pgo` returns: profiles, their differences, why sizes are dynamic, and which functions the source has."""
+"""Blocks for the results of `dynx.pgo`: profiles, their differences, dynamic sizes, and profiles matched with the source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def of_profile(profile: ProfileData) -> Iterator[Block]:
 
 
 def of_diff(diff: ProfileDiff) -> Iterator[Block]:
-    """Yield what changed between two profiles."""
+    """Yield the sizes that differ between two profiles."""
     yield Block(f"{words.plural(len(diff), 'size')} differ" if diff else "no difference")
     for _, group in groupby(diff, key=lambda change: change.frame.key):
         changes = list(group)
@@ -59,7 +59,7 @@ def of_explanation(found: DynamicSizes) -> Iterator[Block]:
 
 
 def of_matches(matches: ProfileMatches) -> Iterator[Block]:
-    """Yield whether the source has the functions of a profile; those that it has unchanged are only counted."""
+    """Yield whether the source still has each function of a profile; functions that did not change are only counted."""
     counts = Counter(match.state for match in matches)
     title = ", ".join(f"{count} {state}" for state, count in counts.items()) or "no functions"
     rows = [
@@ -71,7 +71,7 @@ def of_matches(matches: ProfileMatches) -> Iterator[Block]:
 
 
 def _names(runs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a name to show for each run: its own if it is short, else its number."""
+    """Return the name to show for each run: its id if it is short, else its number."""
     return {run: run if len(run) <= _MAX_NAME else str(number) for number, run in enumerate(sorted(runs), 1)}
 
 

@@ -1,4 +1,4 @@
-"""Blocks of what `Run.diff` returns."""
+"""Blocks for the result of `Run.diff`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _amount(amount: RunTotal, value: float) -> str:
 
 
 def _ratio(amount: RunTotal) -> str:
-    """Return how the later amount compares with the earlier one: `1.3x`, empty where they are equal or one is 0."""
+    """Return the later amount as a multiple of the earlier one, such as `1.30x`; empty if they are equal or one is 0."""
     if amount.before == amount.after or not amount.before or not amount.after:
         return ""
     return f"{amount.after / amount.before:.2f}x"

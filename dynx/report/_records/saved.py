@@ -1,4 +1,4 @@
-"""Blocks of what `dynx.saved` returns: what a function saves, the error of gradients, and a plan for a budget."""
+"""Blocks for the results of `dynx.saved`: the tensors that a function saves, the error of gradients, a plan for a budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.report import _words as words
 from dynx.report._records.block import Block
 
 _BAR = 24  # characters of the longest bar
-_ROWS = 12  # of bars
+_ROWS = 12  # number of bars
 
 
 def of_report(report: SavedReport) -> Iterator[Block]:
@@ -36,7 +36,7 @@ def of_report(report: SavedReport) -> Iterator[Block]:
 
 
 def _at_peak(graphs: Sequence[SavedGraph]) -> Iterator[Block]:
-    """Yield what is allocated at the peak of the graph that needs most memory."""
+    """Yield the tensors in memory at the peak of the graph that needs most."""
     graph = max(graphs, key=lambda graph: max(graph.forward_peak, graph.backward_peak), default=None)
     if graph is None or not graph.at_peak:
         return
@@ -68,7 +68,7 @@ def _notes(report: SavedReport) -> Iterator[str]:
 
 
 def _bars(tensors: Sequence[SavedTensor], group_of: Callable[[SavedTensor], str]) -> Iterator[tuple[str, ...]]:
-    """Yield the groups with the most bytes, each with a bar: filled what is stored, light what was freed."""
+    """Yield the groups with the most bytes and a bar for each: the dark part is stored, the light part freed."""
     groups: dict[str, list[SavedTensor]] = {}
     for tensor in tensors:
         groups.setdefault(group_of(tensor), []).append(tensor)
@@ -108,7 +108,7 @@ def _row(tensor: SavedTensor) -> tuple[str, ...]:
 
 
 def _operator(name: str) -> str:
-    """Return the name of an operator without what nearly all have: `gelu` for `aten.gelu.default`."""
+    """Return the name of an operator without the usual prefix and overload: `gelu` for `aten.gelu.default`."""
     return name.removeprefix("aten.").removesuffix(".default")
 
 
@@ -144,7 +144,7 @@ def _step(plan: SavedPlan) -> Iterator[str]:
 
 
 def of_plan(plan: SavedPlan) -> Iterator[Block]:
-    """Yield the code of the plan, what it reaches, and what was tried."""
+    """Yield the plan, with its bytes and error, and the rules that were tried."""
     state = "fits" if plan.fits else "does not fit"
     yield Block(
         f"{words.size(plan.bytes)} of activations{_stored(plan.bytes, plan.saved_bytes)}, "

@@ -1,4 +1,4 @@
-"""Blocks of what `dynx.symbols` returns."""
+"""Blocks for the report of `dynx.symbols`."""
 
 from __future__ import annotations
 

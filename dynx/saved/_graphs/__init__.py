@@ -1,1 +1,1 @@
-"""Edit the forward and backward graph of a compilation: what the forward graph saves is packed, and unpacked in backward."""
+"""Edit the graphs of a compilation: the forward graph packs the tensors that it saves, the backward graph unpacks them."""

@@ -1,4 +1,4 @@
-"""Find what a forward graph saves for backward, and how the backward graph reads it."""
+"""Find the tensors that a forward graph saves for backward, and how the backward graph reads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynx.saved._graphs.pairs import saved_inputs
 from dynx.saved._rules import Candidate
 
 _ATEN = torch.ops.aten
-# operators whose result changes by more than a given multiple of what their argument changes
+# operators that can enlarge an error of their argument by any factor
 _ENLARGING = {
     packet.default for packet in (_ATEN.exp, _ATEN.exp2, _ATEN.expm1, _ATEN.sin, _ATEN.cos, _ATEN.tan, _ATEN.sinh, _ATEN.cosh)
 }
@@ -41,12 +41,12 @@ class Saved:
 
     @cached_property
     def readers(self) -> tuple[Node, ...]:
-        """The nodes of backward that read it, directly or through views."""
+        """The nodes of backward that read the tensor, directly or through views."""
         return tuple(dict.fromkeys(_readers(self.input, self.graphs.backward_memory)))
 
     @cached_property
     def candidate(self) -> Candidate:
-        """What rules look at."""
+        """The properties that rules read."""
         tensor, node = self.value, self.node
         is_bool = tensor.dtype is torch.bool
         return Candidate(
@@ -62,7 +62,7 @@ class Saved:
 
     @cached_property
     def one_bit(self) -> OneBit | None:
-        """How one bit for each element of a floating-point tensor is enough; None if it is not."""
+        """How one bit per element represents a floating-point tensor; None if one bit is not enough."""
         return one_bit(self.node, self.readers, only_as_mask=all(self._as_mask))
 
     @cached_property
@@ -70,7 +70,7 @@ class Saved:
         return tuple(reads_as_mask(reader, self.input, self.graphs.backward_memory) for reader in self.readers)
 
     def record(self) -> SavedTensor:
-        """Return the record of the tensor as it is stored without rules."""
+        """Return the record of the tensor if no rule applies."""
         tensor, candidate = self.value, self.candidate
         size = nbytes(tensor)
         return SavedTensor(
@@ -89,7 +89,7 @@ class Saved:
         )
 
     def _recomputed(self) -> Iterator[Node]:
-        """Yield the nodes that the partitioner copied from forward to backward, and that compute from this tensor there."""
+        """Yield the nodes that the partitioner copied from forward to backward, and that depend on this tensor there."""
         waiting, found = list(self.readers), set[Node]()
         while waiting:
             node = waiting.pop()
@@ -100,7 +100,7 @@ class Saved:
 
 
 class Graphs:
-    """The two graphs of a compilation with their views resolved."""
+    """The forward and backward graph of a compilation, and the memory of each node."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -108,7 +108,7 @@ class Graphs:
         self.forward_names = {node.name for node in partition.forward.graph.nodes if node.op == "call_function"}
 
     def saved(self) -> list[Saved]:
-        """Return the saved tensors in the order of the forward graph's outputs; each once."""
+        """Return the distinct saved tensors, in the order of the forward graph's outputs."""
         positions = {node: index for index, node in enumerate(placeholders(self.partition.forward))}
         inputs = {source: slot for slot, source in saved_inputs(self.partition).items()}
         outputs = self.partition.forward.graph.output_node().args[0][self.partition.user_outputs :]
@@ -125,7 +125,7 @@ class Graphs:
 
     @cached_property
     def _returned(self) -> set[Node]:
-        """The nodes whose results, or views of them, the caller gets."""
+        """The nodes that compute the tensors that the caller receives, or their bases."""
         outputs = self.partition.forward.graph.output_node().args[0]
         returned = outputs[self.partition.copied_outputs : self.partition.user_outputs]
         return {_computed_as(node, self.forward_memory) for node in returned if isinstance(node, Node)}
@@ -142,7 +142,7 @@ class Graphs:
 
 
 def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
-    """Return the node of which a node is a view: an operator's result, also one of several."""
+    """Return the node that computed the base of a view; it may be one of several results of an operator."""
     result = node
     while True:
         source = next((source for source in node.all_input_nodes if memory[source] & memory[node]), None)
@@ -153,14 +153,14 @@ def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
 
 
 def _operator(node: Node) -> str:
-    """Return the operator that computed a node, also one of several results; an empty string for an input."""
+    """Return the operator that computed a node, also with other results; an empty string for an input."""
     while node.target is getitem and isinstance(node.args[0], Node):
         node = node.args[0]
     return str(node.target) if node.op == "call_function" else ""
 
 
 def _readers(source: Node, memory: dict[Node, Memory]) -> Iterator[Node]:
-    """Yield the nodes that read a node or views of it; a view itself reads nothing."""
+    """Yield the nodes that read a node or a view of it; creating a view is no read."""
     for user in source.users:
         if user.op == "call_function" and memory[user] & memory[source]:
             yield from _readers(user, memory)

@@ -1,4 +1,4 @@
-"""Insert traced functions into the forward and backward graph, and pass on what they store."""
+"""Insert traced pack and unpack functions into the forward and backward graph, and save the packed values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dynx._fx.nodes import placeholders, value_of
 from dynx._torch.autograd.partition import Partition
 from dynx.saved._graphs.pairs import saved_inputs
 
-_KEPT_META = ("stack_trace", "nn_module_stack")  # of the tensor that is packed: its lines are those of the user
+_KEPT_META = ("stack_trace", "nn_module_stack")  # copied from the packed tensor to new nodes, for the user's lines
 
 
 class Edit:
     """An edit of both graphs; `finish` makes the outputs of forward and the inputs of backward agree again.
 
-    `slots` maps each input of the backward graph that the forward graph saves to the node that it saves.
+    `slots` maps each input of the backward graph that receives a saved value to the node of the forward graph.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -29,7 +29,7 @@ class Edit:
         self._first_input = placeholders(partition.backward)[0]
         self._outputs: list[Any] = list(self.forward.output_node().args[0])
         self.slots: dict[Node, Node] = saved_inputs(partition)
-        self._replaced: set[Node] = set()  # inputs of the backward graph that were packed
+        self._replaced: set[Node] = set()  # inputs of the backward graph whose uses were replaced
         self._names = {node.name for graph in (self.forward, self.backward) for node in graph.nodes}
 
     def input_of(self, node: Node) -> Node | None:
@@ -37,7 +37,7 @@ class Edit:
         return next((slot for slot, source in self.slots.items() if source is node), None)
 
     def save(self, node: Node, near: Node) -> Node:
-        """Return the input of the backward graph for a node of the forward graph, a new one in front of the input `near`."""
+        """Return the input of the backward graph for a node of the forward graph; add it before the input `near` if needed."""
         if (slot := self.input_of(node)) is not None:
             return slot
         is_tensor = isinstance(value_of(node), torch.Tensor)
@@ -61,7 +61,7 @@ class Edit:
         return _mapped_outputs(gm, env)
 
     def insert_backward(self, gm: GraphModule, stored: Sequence[Node], before: Node, source: Node) -> Any:
-        """Insert `gm`, a function of what was stored, into the backward graph; return its result."""
+        """Insert `gm`, a function of the `stored` nodes, into the backward graph; return its result."""
         env = dict(zip(placeholders(gm), stored, strict=True))
         with self.backward.inserting_before(before):
             for node in _body(gm):
@@ -75,7 +75,7 @@ class Edit:
                 env[node] = self._copy(node, self.partition.forward, self.backward, self.partition.backward, env, node, None)
 
     def finish(self) -> None:
-        """Remove inputs that nothing reads, order the outputs of forward like the inputs of backward, and recompile."""
+        """Remove replaced inputs that nothing reads, order the outputs of forward as the inputs of backward, and recompile."""
         for slot in list(self.slots):
             if not slot.users and isinstance(value_of(slot), torch.Tensor) and slot in self._replaced:
                 del self.slots[slot]
@@ -93,7 +93,7 @@ class Edit:
             gm.recompile()
 
     def replace_uses(self, slot: Node, users: Sequence[Node], result: Node) -> None:
-        """Let nodes of the backward graph read `result` instead of an input."""
+        """Make `users` in the backward graph read `result` instead of the input `slot`."""
         for user in users:
             user.replace_input_with(slot, result)
         self._replaced.add(slot)
@@ -154,5 +154,5 @@ def _is_size(node: Any) -> bool:
 
 
 def _is_needed(node: Node) -> bool:
-    """Return whether a node has to stay though nothing uses its result: anything but an operator without side effects."""
+    """Return whether a node must stay even if nothing uses its result: any node but an operator without side effects."""
     return node.op != "call_function" or node.is_impure()

@@ -27,7 +27,7 @@ Schedule = Literal["auto", "graph", "none"]
 
 @dataclass(frozen=True)
 class Choice:
-    """The rule that applies to a saved tensor; None with the reasons why none does."""
+    """The rule that applies to a saved tensor; None if no rule applies, with the reasons."""
 
     saved: Saved
     rule: Rule | None
@@ -36,15 +36,13 @@ class Choice:
 
 
 def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, schedule: Schedule) -> list[SavedTensor]:
-    """Edit the graphs of a compilation so that saved tensors are stored as the rules say; return what is saved.
+    """Edit the graphs of a compilation so that rules pack saved tensors; return the records of all saved tensors.
 
     Args:
-        partition: The graphs.
-        rules: Of several rules that apply to a tensor the first is used.
-        validate: Raise BadCodec for a codec that draws random numbers or returns something else than it was given.
-        schedule: `"graph"` packs a tensor after its last use in forward, and unpacks it before its first use in backward;
-            `"none"` at the end and the beginning, as torch does; `"auto"` leaves the order to inductor where it compiles,
-            except for codecs with operators of their own.
+        partition: The forward and backward graph.
+        rules: Each tensor is packed by the first rule that applies to it.
+        validate: Raise BadCodec for a codec that draws random numbers or does not restore the shape, dtype and device.
+        schedule: Where tensors are packed and unpacked; see `saved.hooks`.
     """
     save_bases(partition)
     graphs = Graphs(partition)
@@ -66,7 +64,7 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
 
 
 def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[Node]) -> list[Choice]:
-    """Return the choice for each tensor; tensors that are computed again are no sources for one another."""
+    """Return the choice for each tensor; a recomputed tensor is not the source of another recomputed tensor."""
     refused: dict[Saved, str] = {}
     while True:
         choices = [_first(one, rules, refused) for one in saved]
@@ -107,7 +105,7 @@ def _why_never(saved: Saved) -> str:
 
 
 class _Writer:
-    """Edits the graphs for one choice after the other."""
+    """Edits the graphs, one choice at a time."""
 
     def __init__(self, graphs: Graphs, *, validate: bool, is_ordered: bool) -> None:
         self._graphs, self._validate, self._is_ordered = graphs, validate, is_ordered
@@ -119,7 +117,7 @@ class _Writer:
         self._forward_end = self._partition.forward.graph.output_node().prev
 
     def recompute(self, choice: Choice, chain: Chain, record: SavedTensor) -> SavedTensor:
-        """Let backward compute a tensor again; return its record."""
+        """Make backward recompute a tensor; return its record."""
         slot = choice.saved.input
         users = list(slot.users)
         env = {source: self.edit.save(source, slot) for source in chain.sources}
@@ -129,7 +127,7 @@ class _Writer:
         return replace(record, saved_bytes=0, codec=RECOMPUTE, rule=str(choice.rule), computed_from=names)
 
     def pack(self, choice: Choice, rule: Rule, record: SavedTensor) -> SavedTensor:
-        """Let forward save what the codec of a rule packs, and backward unpack it; return the record of the tensor."""
+        """Make forward pack a tensor with the codec of a rule, and backward unpack it; return its record."""
         saved, codec = choice.saved, rule.codec
         value, slot, subject = saved.value, saved.input, Subject(saved.node.name, codec.name, record.location)
         order, mask = order_of(value), saved.one_bit if codec.zero_mask_only else None
@@ -180,13 +178,13 @@ class _Writer:
     def _first_use(self, users: Sequence[Node], *, is_ordered: bool) -> Node:
         """Return the node of the backward graph before which a tensor is unpacked."""
         if not is_ordered or not users:
-            return placeholders(self._partition.backward)[-1].next  # in front of what is already computed again from it
+            return placeholders(self._partition.backward)[-1].next  # before nodes that recompute from it
         reading = set(users)
         return next(node for node in self._partition.backward.graph.nodes if node in reading)
 
 
 def _has_own_operators(traced: TracedCodec) -> bool:
-    """Return whether a codec calls operators that inductor does not compile, and so leaves where they are."""
+    """Return whether a codec calls custom operators, which inductor does not compile and therefore does not reorder."""
     nodes = (node for node in traced.pack.graph.nodes if node.op == "call_function")
     return any(getattr(node.target, "namespace", "aten") not in ("aten", "prims") for node in nodes)
 
@@ -206,7 +204,7 @@ def _distinct(results: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _last_reads(partition: Partition) -> dict[Node, Node]:
-    """Return the last node of the forward graph that reads the memory of each allocating node, before any node writes to it."""
+    """Return the last node that reads the memory of each allocating node, before any node writes to that memory."""
     last: dict[Node, Node] = {}
     written: set[Node] = set()
     for node, (reads, writes) in effects_of(partition.forward).items():
@@ -229,7 +227,7 @@ def order_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def _in_order(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
-    """Return a tensor whose dims have the strides of this order."""
+    """Return the tensor with strides that decrease in this order of its dims."""
     back = [order.index(dim) for dim in range(len(order))]
     return tensor.permute(order).contiguous().permute(back)
 

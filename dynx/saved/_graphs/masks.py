@@ -1,4 +1,4 @@
-"""Recognize saved tensors that are masks: backward reads only signs or zeros, or one bit for each element is enough."""
+"""Recognize saved tensors that are masks: backward reads only their signs or zeros, or one bit per element is enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynx._fx.nodes import value_of
 from dynx._torch.autograd.partition import only_element
 
 _ATEN = torch.ops.aten
-# which argument an operator of backward reads only for its sign, or for whether it is 0
+# operators of backward, and the index of the argument of which they read only the sign or zeros
 _MASK_ARGUMENT: dict[Any, int] = {
     _ATEN.threshold_backward.default: 1,
     _ATEN.leaky_relu_backward.default: 1,
@@ -28,13 +28,13 @@ _MASK_ARGUMENT: dict[Any, int] = {
     _ATEN.sgn.default: 0,
     _ATEN.logical_not.default: 0,
 }
-# operators that compare with their threshold, which argument that is, and whether NaN counts as greater
+# operators that compare with a threshold, the index of that argument, and whether NaN counts as greater
 _THRESHOLD: dict[Any, tuple[int, bool]] = {
     _ATEN.threshold_backward.default: (2, True),
     _ATEN.le.Scalar: (1, True),
     _ATEN.gt.Scalar: (1, False),
 }
-_FILLED = {  # operators that fill a tensor with one number: which argument it is
+_FILLED = {  # operators that fill a tensor with one number, and the index of that argument
     _ATEN.scalar_tensor.default: 0,
     _ATEN.full.default: 1,
     _ATEN.full_like.default: 1,
@@ -57,7 +57,7 @@ _SAME_ELEMENTS = (  # the result has the elements of the argument, in another sh
     _ATEN.slice.Tensor,
     _ATEN.select.int,
 )
-_UNITS = (0.0, 1.0, -1.0, inf, -inf)  # to multiply by one of them rounds nothing
+_UNITS = (0.0, 1.0, -1.0, inf, -inf)  # a product with one of these numbers is exact
 
 
 def _times(a: float, b: float) -> float | None:
@@ -68,7 +68,7 @@ def _minus(a: float, b: float) -> float | None:
     return a - b if a in _UNITS and b in _UNITS else None
 
 
-# operators on each element, and the same on numbers; None where the tensor may be rounded
+# elementwise operators as functions of numbers, which return None if the tensor may be rounded
 _ELEMENTWISE: dict[Any, Callable[..., float | None]] = {
     _ATEN.where.self: lambda mask, yes, no: yes if mask else no,
     _ATEN.masked_fill.Scalar: lambda tensor, mask, value: value if mask else tensor,
@@ -86,11 +86,11 @@ _ELEMENTWISE: dict[Any, Callable[..., float | None]] = {
     _ATEN.gt.Scalar: operator.gt,
     _ATEN.lt.Scalar: operator.lt,
 }
-_DEEPEST = 24  # operators between a mask and what is made of it
+_DEEPEST = 24  # operators between a mask and a tensor computed from it
 
 
 class OneBit(NamedTuple):
-    """The two values that stand for the elements of a tensor, and how their bit follows from an element."""
+    """The values of set and cleared bits, and how the bit of an element is computed."""
 
     yes: float
     no: float
@@ -102,18 +102,18 @@ class OneBit(NamedTuple):
         if self.greater_than_zero:
             return ~(tensor <= 0) if self.nan else tensor > 0
         low, high = sorted((self.yes, self.no))
-        between = high if isinf(low) else low if isinf(high) else low / 2 + high / 2  # where a backend rounds otherwise
+        between = high if isinf(low) else low if isinf(high) else low / 2 + high / 2  # if a backend rounds otherwise
         is_high = tensor > between if between == low else tensor >= between
         return is_high if self.yes == high else ~is_high
 
     def tensor(self, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Return the values for a mask."""
+        """Return `yes` where a mask is True, and `no` elsewhere."""
         yes, no = (torch.scalar_tensor(value, dtype=dtype, device=mask.device) for value in (self.yes, self.no))
         return torch.where(mask, yes, no)
 
 
 def reads_as_mask(reader: Node, source: Node, memory: dict[Node, Memory]) -> bool:
-    """Return whether a node reads a tensor only for signs or zeros."""
+    """Return whether a node reads only the signs or zeros of a tensor."""
     position = _MASK_ARGUMENT.get(reader.target)
     if position is None:
         return False
@@ -122,12 +122,12 @@ def reads_as_mask(reader: Node, source: Node, memory: dict[Node, Memory]) -> boo
 
 
 def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBit | None:
-    """Return how one bit for each element of a floating-point tensor is enough; None if it is not.
+    """Return how one bit per element represents a floating-point tensor; None if one bit is not enough.
 
     Args:
         node: The tensor in the forward graph.
-        readers: The nodes of backward that read it.
-        only_as_mask: They read it only for signs or zeros.
+        readers: The nodes of backward that read the tensor.
+        only_as_mask: Whether they read only signs or zeros.
     """
     if not value_of(node).dtype.is_floating_point:
         return None
@@ -142,7 +142,7 @@ def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBi
 
 
 def _two_constants(node: Node) -> OneBit | None:
-    """Return the two constants between which a mask chooses, as in `where(mask, 0, -inf)`, where a tensor consists of those."""
+    """Return the two constants of a tensor that a mask selects, as in `where(mask, 0, -inf)`; None for other tensors."""
     found = _values(node, 0)
     if found is None or found.mask is None:
         return None
@@ -151,7 +151,7 @@ def _two_constants(node: Node) -> OneBit | None:
 
 
 class _Values(NamedTuple):
-    """What the elements of a tensor are where a mask is true, and where it is not."""
+    """The values of a tensor where a mask is True (`yes`), and where it is False (`no`)."""
 
     mask: Node | None  # None for a constant
     yes: float
@@ -179,7 +179,7 @@ def _computed(node: Node, depth: int) -> _Values | None:
         return None
     sources = {source: _values(source, depth + 1) for source in node.all_input_nodes}
     masks = [found.mask for found in sources.values() if found is not None and found.mask is not None]
-    if None in sources.values() or len(masks) > 1:  # two views of one mask have other elements at one position
+    if None in sources.values() or len(masks) > 1:  # also two views of one mask: their elements differ
         return None
     yes, no = (function(*(_number(arg, sources, side) for arg in node.args)) for side in (1, 2))
     return _Values(masks[0] if masks else None, yes, no) if yes is not None and no is not None else None
@@ -191,7 +191,7 @@ def _number(arg: Any, sources: dict[Node, _Values | None], side: int) -> Any:
 
 
 def _filled(node: Node) -> float | None:
-    """Return the number with which an operator fills a tensor, or the only element of a constant."""
+    """Return the number with which an operator fills a tensor, or the only element of a constant; else None."""
     if node.op == "get_attr":
         constant = getattr(node.graph.owning_module, str(node.target), None)
         return only_element(constant) if isinstance(constant, torch.Tensor) else None

@@ -1,4 +1,4 @@
-"""Match what a forward graph saves with the inputs of the backward graph."""
+"""Match the values that a forward graph saves with the inputs of the backward graph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynx._torch.autograd.partition import Partition
 
 
 def saved_inputs(partition: Partition) -> dict[Node, Node]:
-    """Return the node of the forward graph that each input of the backward graph receives, in the order of the inputs.
+    """Return the saved node of the forward graph for each input of the backward graph, in the order of the inputs.
 
-    They have the same name, except for some that AOTAutograd renames, such as the RNG state that activation checkpointing saves
-    for dropout: these are in the same order.
+    Both have the same name, unless AOTAutograd renames the input, such as the RNG state that activation checkpointing saves for
+    dropout. Renamed inputs are in the order of their nodes.
     """
     outputs = partition.forward.graph.output_node().args[0][partition.user_outputs :]
     saved = list(dict.fromkeys(output for output in outputs if isinstance(output, Node)))
@@ -21,7 +21,7 @@ def saved_inputs(partition: Partition) -> dict[Node, Node]:
     by_name = {node.name: node for node in saved}
     pairs = {node: by_name[node.name] for node in inputs if node.name in by_name}
     matched = set(pairs.values())
-    others = [node for node in inputs[: len(outputs)] if node not in pairs]  # tangents follow after what is saved
+    others = [node for node in inputs[: len(outputs)] if node not in pairs]  # tangents follow after saved values
     renamed = [node for node in saved if node not in matched]
     for kind in (True, False):  # tensors, then sizes
         pairs.update(

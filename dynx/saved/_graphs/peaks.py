@@ -1,4 +1,4 @@
-"""Simulate the peaks of memory of both graphs, and tell what is allocated at the larger one."""
+"""Simulate the peak memory of both graphs, and list the tensors that are allocated at the larger peak."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Peaks:
         return peak_of(forward, placeholders(forward)), peak_of(backward, held)
 
     def after(self, tensors: Sequence[SavedTensor]) -> dict[str, Any]:
-        """Return the fields of the record; sources of computed tensors are inputs of the graph, which are held too."""
+        """Return the fields of the record after the edit; inputs from which backward recomputes tensors are held too."""
         names = {node.name for node in placeholders(self._partition.forward)}
         self._held |= {source for tensor in tensors for source in tensor.computed_from if source in names}
         forward, backward = self._simulate()
@@ -48,7 +48,7 @@ class Peaks:
 
 
 def _allocated(peak: Peak, partition: Partition) -> Iterator[PeakTensor]:
-    """Yield the records of what is allocated at a peak, with the most bytes first."""
+    """Yield the records of the tensors that are allocated at a peak, the largest first."""
     slots = saved_inputs(partition)
     memory = {**memory_of(partition.forward), **memory_of(partition.backward)}
     in_forward = {allocator for node in slots.values() for allocator in memory[node]}
@@ -64,7 +64,7 @@ def _allocated(peak: Peak, partition: Partition) -> Iterator[PeakTensor]:
 
 
 def _results(partition: Partition) -> Iterator[Node]:
-    """Yield what the graphs return to the user and as gradients."""
+    """Yield the nodes that the graphs return: results for the user, and gradients."""
     results = partition.forward.graph.output_node().args[0][: partition.user_outputs]
     results = (*results, *partition.backward.graph.output_node().args[0])
     return (result for result in results if isinstance(result, Node))

@@ -14,16 +14,16 @@ _MAX_NODES = 1000
 
 
 class Chain(NamedTuple):
-    """The nodes of the forward graph that compute a tensor, and the nodes from which they do, in the order of the graph."""
+    """The nodes of the forward graph that compute a tensor, and their source nodes, in the order of the graph."""
 
     nodes: tuple[Node, ...]
     sources: tuple[Node, ...]  # saved tensors, and inputs of the forward graph
 
 
 def chain_of(node: Node, saved: Collection[Node], mutated: Collection[Node]) -> Chain | str:
-    """Return how to compute a node from saved tensors and inputs of the graph; why not, where that is impossible.
+    """Return the nodes that compute a node from saved tensors and graph inputs; a reason if that is impossible.
 
-    Inputs that the function changes, such as running statistics, have other values in backward.
+    Inputs that the function mutates, such as running statistics, have other values in backward.
     """
     order = {other: index for index, other in enumerate(node.graph.nodes)}
     found, sources, waiting = {node}, set[Node](), [node]
@@ -56,6 +56,6 @@ def _why_not(node: Node) -> str:
         return f"{node.target} writes to memory"
     if "c10d" in family:
         return f"{node.target} communicates with other ranks"
-    if isinstance(node.target, torch._ops.HigherOrderOperator):  # some draw random numbers, and save the state for backward
+    if isinstance(node.target, torch._ops.HigherOrderOperator):  # some draw random numbers, and save the RNG state
         return f"{node.target} is a higher-order operator"
     return ""

@@ -23,8 +23,8 @@ class TracedCodec(NamedTuple):
 
     pack: GraphModule
     unpack: GraphModule
-    leaves: tuple[Any, ...]  # what `pack` returns, flat: fake tensors, symbolic sizes, constants
-    outputs: tuple[Any, ...]  # the same as arguments of the output node of `pack`: nodes and constants
+    leaves: tuple[Any, ...]  # the flattened results of `pack`: fake tensors, symbolic sizes, constants
+    outputs: tuple[Any, ...]  # the same results in the graph of `pack`: nodes and constants
 
 
 class Subject(NamedTuple):
@@ -42,13 +42,13 @@ class Subject(NamedTuple):
 def trace_codec(
     partition: Partition, value: torch.Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], subject: Subject
 ) -> TracedCodec:
-    """Trace `pack` on a saved tensor, and `unpack` on what it returns.
+    """Trace `pack` on a saved tensor, and `unpack` on the result of `pack`.
 
     Raises:
-        BadCodec: one of them cannot be traced, or returns what cannot be stored.
+        BadCodec: A function cannot be traced, or `pack` returns values that cannot be stored.
     """
 
-    def pack_one(tensor: torch.Tensor) -> Any:  # torch's tracer refuses further parameters, even with a default
+    def pack_one(tensor: torch.Tensor) -> Any:  # torch's tracer accepts no further parameters, even with a default
         return pack(tensor)
 
     packing = _traced(partition, pack_one, (value,), "pack", subject)
@@ -71,7 +71,7 @@ def trace_codec(
 
 
 def check_unpacked(unpacked: Any, value: torch.Tensor, subject: Subject) -> None:
-    """Raise BadCodec unless `unpacked` is a tensor like the one that was packed."""
+    """Raise BadCodec unless `unpacked` is a tensor with the shape, dtype and device of `value`."""
     advice = "let pack store what unpack needs, such as (tensor.dtype, tensor.shape, ...)"
     if not isinstance(unpacked, torch.Tensor):
         raise subject.error(f"unpack returns a {type(unpacked).__name__}, no tensor", advice)

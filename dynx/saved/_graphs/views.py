@@ -1,4 +1,4 @@
-"""Let a graph save tensors instead of views of them, so that each is packed once."""
+"""Make a graph save tensors instead of views of them, so that each tensor is packed once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from dynx.saved._graphs.edit import Edit
 
 
 def save_bases(partition: Partition) -> None:
-    """Replace saved views of an activation by the activation, from which backward makes the views.
+    """Replace saved views of an activation by the activation, from which backward then creates the views.
 
-    As after `relu`, whose output is saved as a mask, and again transposed by a matmul that needs its values; or query, key and
-    value, which are parts of the result of one matmul. Views that together have fewer bytes than the activation, such as one
-    slice, stay parts.
+    For example, the output of `relu` may be saved as a mask and, transposed, for a matmul; query, key and value may be parts of
+    the result of one matmul. Parts that together have fewer bytes than the activation, such as one slice, are not replaced.
     """
     graphs, edit = Graphs(partition), Edit(partition)
     has_changed = False
@@ -40,7 +39,7 @@ def save_bases(partition: Partition) -> None:
 
 
 def _with_bases(graphs: Graphs) -> Iterator[tuple[Saved, Node, Sequence[Node]]]:
-    """Yield saved tensors that backward reads, the node to save instead, and the operators that make the one from the other."""
+    """Yield the saved tensors that backward reads, the node to save instead, and the views that lead to the tensor."""
     chains = {saved: _views_to(saved.node, graphs.forward_memory) for saved in graphs.saved() if saved.input.users}
     parts = {saved: _last_part(chain) for saved, chain in chains.items()}
     saved_of: dict[Node, set[Node]] = {}
@@ -54,7 +53,7 @@ def _with_bases(graphs: Graphs) -> Iterator[tuple[Saved, Node, Sequence[Node]]]:
 
 
 def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
-    """Return the operators that make a view, in their order, behind the activation that they begin with."""
+    """Return the activation behind a view, followed by the operators that create the view from it, in order."""
     chain = [node]
     while _is_view(chain[0], memory):
         chain.insert(0, chain[0].all_input_nodes[0])
@@ -62,7 +61,7 @@ def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
 
 
 def _last_part(chain: Sequence[Node]) -> int:
-    """Return the index of the first node from which on no element is left out."""
+    """Return the index of the first node from which on all nodes have the elements of the last node."""
     last = len(chain) - 1
     while last and _elements(chain[last - 1]) == _elements(chain[-1]):
         last -= 1
@@ -70,7 +69,7 @@ def _last_part(chain: Sequence[Node]) -> int:
 
 
 def _is_view(node: Node, memory: dict[Node, Memory]) -> bool:
-    """Return whether a node is a view of its only argument that is no constant, or several such views."""
+    """Return whether a node is a view, or several views, of its only argument that is a node."""
     if node.target is getitem:
         return _is_view(node.all_input_nodes[0], memory)
     schema = schema_of(node.target) if node.op == "call_function" else None

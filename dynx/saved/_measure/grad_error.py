@@ -1,4 +1,4 @@
-"""`grad_error`: how far gradients under hooks are from those without."""
+"""`grad_error`: the error that hooks cause in the gradients."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from dynx.saved._measure.trial import Program, Trial
 
 
 class Difference(NamedTuple):
-    """How far one vector is from another."""
+    """Cosine similarity and relative error of two vectors."""
 
     cosine: float
     relative: float
 
 
 def grad_error(fn: Any, /, *args: Any, hooks: SavedHooks, backend: Any = None, **kwargs: Any) -> GradError:
-    """Compute gradients with and without hooks, with the same random numbers, and return how far they are apart.
+    """Compute gradients with and without hooks, with the same random numbers, and return their difference.
 
-    Both are compiled by the same backend, so that the difference is that of the codecs. Buffers and the state of random
-    numbers are restored; gradients are not added to `.grad`.
+    The same backend compiles both runs, so only the codecs cause the difference. Buffers and RNG states are restored; gradients
+    are not added to `.grad`.
 
     Args:
-        fn: A function that returns a loss, or a module; compiled or not. A compiled one keeps its backend.
+        fn: A function that returns a loss, or a module; compiled or not.
         *args: Arguments of the call.
-        hooks: `saved.hooks(...)`.
-        backend: A backend of torch.compile to use instead; for a function that is not compiled, inductor otherwise.
+        hooks: The hooks to measure, from `saved.hooks(...)`.
+        backend: A backend of torch.compile. Default: the backend of `fn`, or inductor if `fn` is not compiled.
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A `GradError` with cosine and relative error of all gradients together, and for each parameter.
+        A `GradError` with the cosine similarity and relative error of all gradients together, and of each parameter.
 
     Raises:
         UsageError: `fn` is not callable, or returns nothing that requires a gradient.
-        BadCodec: a codec does not give back what it was given.
+        BadCodec: A codec does not restore the shape, dtype or device.
 
     Example:
         >>> import torch
@@ -71,7 +71,7 @@ def compared(trial: Trial, without: Trial, rules: tuple[str, ...] = ()) -> GradE
 
 
 def difference(actual: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Difference:
-    """Return cosine and relative error of gradients taken as one vector; computed in float64."""
+    """Return the cosine similarity and relative error of all gradients as one vector, computed in float64."""
     dot = squares = expected_squares = apart = 0.0
     for name, reference in expected.items():
         if name not in actual:

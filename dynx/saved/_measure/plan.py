@@ -1,4 +1,4 @@
-"""`plan`: rules that fit a budget at the least error of the gradients."""
+"""`plan`: find rules that fit a memory budget with the smallest error of the gradients."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dynx.saved._measure.probe import probe, probes
 from dynx.saved._measure.trial import Program, Trial
 from dynx.saved._rules import rule
 
-_TRIED = 0.99  # of the bytes: the smallest tensors beyond that stay as they are
+_TRIED = 0.99  # of the bytes: the smallest tensors beyond this share are not packed
 _REPEATS = 5  # steps that are timed
-# the same saved tensors as inductor, without its compile time
+# backends that save the same tensors, but compile faster
 _QUICK = {"inductor": "aot_eager_decomp_partition"}
 
 
 class Choice(NamedTuple):
-    """A codec for the tensors with one name, what it frees, and the error that it causes by itself."""
+    """A codec for the tensors with one name, and its effect: freed bytes, error of the gradients, and seconds."""
 
     name: str
     codec: Codec
@@ -44,30 +44,29 @@ def plan(
     backend: Any = None,
     **kwargs: Any,
 ) -> SavedPlan:
-    """Find rules with which the activations fit a budget, at the least error of the gradients.
+    """Find rules with which the activations fit a memory budget, with the smallest error of the gradients.
 
-    Each codec is compiled once, for all tensors; then every saved tensor is packed by itself in one backward pass for each
-    codec that takes it, from the largest until 99 % of the bytes are tried. Codecs are chosen greedily, those with the least
-    squared error for each byte that they free first. In the end the rules are compiled, and their bytes, error and seconds
-    measured together.
+    Each codec is compiled once, for all tensors. Then each saved tensor is packed by each codec that takes it, in one backward
+    pass per pair, from the largest tensor until 99 % of the bytes are covered. Codecs are chosen greedily, by the least squared
+    error per freed byte. Finally, the rules are compiled, and their bytes, error and seconds are measured together.
 
-    For inductor the tensors are tried with the backend `aot_eager_decomp_partition`, which compiles faster; what the plan says
-    of the rules in the end is measured with inductor.
+    For inductor, the pairs are measured with the backend `aot_eager_decomp_partition`, which compiles faster; the final rules
+    are measured with inductor.
 
     Args:
-        fn: A function that returns a loss, or a module; compiled or not. A compiled one keeps its backend.
+        fn: A function that returns a loss, or a module; compiled or not.
         *args: Arguments of the call.
-        budget: Bytes of the activations as they are stored: a number, or a share of what they take without rules, as `"60%"`.
-        codecs: What is tried: without, bits, bf16, int8, fp8 and int4. `recompute` and `offload` have no error either, but take
-            time: compare `seconds` with `seconds_before`.
-        backend: A backend of torch.compile to use instead; for a function that is not compiled, inductor otherwise.
+        budget: The bytes that stored activations may take: a number, or a share of their bytes without rules, such as `"60%"`.
+        codecs: Codecs to try. Default: bits, bf16, int8, fp8 and int4. `recompute` and `offload` have no error, but take time:
+            compare `seconds` with `seconds_before`.
+        backend: A backend of torch.compile. Default: the backend of `fn`, or inductor if `fn` is not compiled.
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A `SavedPlan` with the rules as code to paste, their bytes, error and seconds, and everything that was tried.
+        A `SavedPlan` with the rules as code to paste, their bytes, error and seconds, and all pairs that were tried.
 
     Raises:
-        UsageError: `fn` is not callable or returns nothing that requires a gradient; the budget is neither; a codec is none.
+        UsageError: `fn` is not callable, or returns nothing that requires a gradient; or `budget` or a codec is invalid.
 
     Example:
         >>> import torch
@@ -80,7 +79,7 @@ def plan(
     program = Program(fn, args, kwargs, backend)
     candidates = _checked(codecs)
     real = program.backend
-    without = program.run(hooks(), repeats=_REPEATS)  # not None: hooks save tensors instead of views of them
+    without = program.run(hooks(), repeats=_REPEATS)  # not None: hooks save tensors instead of views
     total = sum(graph.bytes for graph in without.graphs)
     allowed = _bytes_of(budget, total)
     choices: list[Choice] = []
@@ -130,7 +129,7 @@ def _checked(tried: Sequence[Codec] | None) -> tuple[Codec, ...]:
 
 
 def _tried(program: Program, candidates: Sequence[Codec]) -> Iterator[Choice]:
-    """Try each codec on each saved tensor that it takes; yield what it frees and the error that it causes."""
+    """Try each codec on each saved tensor that it takes; yield the freed bytes and the error of the gradients."""
     names = _largest(_activations(program.run(hooks())))
     freed = {codec: _freed(program, hooks(rule(codec))) for codec in candidates}
     with program.backward(probes(names)) as backward:
@@ -151,7 +150,7 @@ def _activations(trial: Trial) -> list[SavedTensor]:
 
 
 def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
-    """Return the names of the tensors that take most bytes, the largest first."""
+    """Return the names of the largest tensors, which take 99 % of the bytes, the largest first."""
     sizes: dict[str, int] = {}
     for tensor in tensors:
         sizes[tensor.name] = sizes.get(tensor.name, 0) + tensor.bytes
@@ -165,21 +164,21 @@ def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
 
 
 def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
-    """Return how many bytes hooks free of the tensors of each name."""
+    """Return the bytes that hooks free, by name of the tensors."""
     result: dict[str, int] = {}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DynxWarning)  # of errors that are measured here
+            warnings.simplefilter("ignore", DynxWarning)  # about errors, which are measured here
             trial = program.run(tried)
     except BadCodec:
-        return {}  # it does not take a tensor of the function
+        return {}  # the codec cannot pack a tensor of the function
     for tensor in _activations(trial):
         result[tensor.name] = result.get(tensor.name, 0) + tensor.bytes - tensor.saved_bytes
     return result
 
 
 def _greedy(choices: Sequence[Choice], needed: int) -> list[Choice]:
-    """Choose a codec for each tensor until enough is freed: each time the change with the least squared error per byte."""
+    """Choose codecs until `needed` bytes are freed: each time the change that adds the least squared error per byte."""
     chosen: dict[str, Choice] = {}
     while sum(choice.freed for choice in chosen.values()) < needed:
         best: tuple[float, int, Choice] | None = None

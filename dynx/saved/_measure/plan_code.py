@@ -1,4 +1,4 @@
-"""Write rules for chosen codecs: by line or module where those decide the codec, else by name."""
+"""Write rules for chosen codecs: by line or module if these determine the codec, else by name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Written(NamedTuple):
 def rules_of(
     tensors: Sequence[SavedTensor], chosen: Mapping[str, Codec], taken_by: Mapping[Codec, Collection[str]]
 ) -> list[Written]:
-    """Return rules that give each tensor the codec chosen for its name, and no other tensor any.
+    """Return rules that pack each tensor with the codec chosen for its name, and pack no other tensor.
 
     Args:
-        tensors: All that is saved; tensors of one name get one codec.
-        chosen: The codec for each name; a name that is not in it keeps its tensors as they are.
+        tensors: All saved tensors; tensors with the same name have the same codec.
+        chosen: The codec for each name; tensors with other names are not packed.
         taken_by: The names of the tensors that each codec takes.
     """
     found: list[tuple[Codec, Where]] = []
@@ -53,9 +53,9 @@ def rules_of(
 
 
 def _options(tensor: SavedTensor) -> Iterator[Where]:
-    """Yield options that match a tensor, those that match most first.
+    """Yield options that match a tensor, the most general options first.
 
-    Modules of torch that no code of the user calls have no line but that of the call.
+    In modules of torch that no code of the user calls, the line is that of the call, and is not used.
     """
     location = tensor.location
     line = {"line": f"{location.file}:{location.line}"} if location is not None and location != call_site() else {}
@@ -70,7 +70,7 @@ def _matches(where: Where, tensor: SavedTensor) -> bool:
 
 def _written(codec: Codec, where: Where) -> Written:
     shown = dict(where)
-    if "line" in shown:  # of a path its last folder and name suffice
+    if "line" in shown:  # the last folder and the file name suffice
         shown["line"] = "/".join(shown["line"].split("/")[-2:])
     options = [f'{name}="{value}"' if name == "line" else f'{name}=r"{value}"' for name, value in shown.items()]
     return Written(rule(codec, **where), f"saved.rule({', '.join([codec.code or codec.name, *options])})")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Measure what a codec does to one saved tensor: the function is compiled once, then each takes one backward pass."""
+"""Measure a codec on one saved tensor: the function is compiled once, then each measurement takes one backward pass."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _seconds: dict[str, float] = {}
 
 
 class Probe(NamedTuple):
-    """What packing one tensor did."""
+    """The effect of packing one tensor."""
 
     gradients: Mapping[str, torch.Tensor]
-    seconds: float  # to pack and unpack it once, by operators that are not compiled
+    seconds: float  # to pack and unpack the tensor with uncompiled operators
 
 
 def probes(names: Sequence[str]) -> SavedHooks:
@@ -32,7 +32,7 @@ def probes(names: Sequence[str]) -> SavedHooks:
 
 
 def probe(name: str, codec: Codec, backward: Any) -> Probe:
-    """Return the gradients that `backward()` computes where a codec packs and unpacks the tensors with a name."""
+    """Return the gradients that `backward()` computes while a codec packs and unpacks the tensors with a name."""
     _active[name] = codec
     _seconds[name] = 0.0
     try:

@@ -1,4 +1,4 @@
-"""`report`: what a function saves for backward."""
+"""`report`: list the tensors that a function saves for backward."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dynx.saved._measure.trial import Program
 
 
 def report(fn: Any, /, *args: Any, hooks: SavedHooks | None = None, backend: Any = None, **kwargs: Any) -> SavedReport:
-    """Compile a function anew, run forward and backward once, and return what it saves, tensor by tensor.
+    """Compile a function again, run forward and backward once, and return a report of the tensors that it saves.
 
-    Gradients are computed and discarded; buffers and the state of random numbers are restored. The caches on disk are not
-    asked, so the report is complete whatever they contain.
+    Gradients are computed and discarded; buffers and RNG states are restored. AOTAutograd's cache on disk is not used, so the
+    report is complete.
 
     Args:
-        fn: A function that returns a loss, or a module; compiled or not. A compiled one keeps its backend.
+        fn: A function that returns a loss, or a module; compiled or not.
         *args: Arguments of the call.
-        hooks: `saved.hooks(...)`; without, what is saved as it is.
-        backend: A backend of torch.compile to use instead; for a function that is not compiled, inductor otherwise.
+        hooks: Hooks from `saved.hooks(...)`. Default: the tensors are not packed.
+        backend: A backend of torch.compile. Default: the backend of `fn`, or inductor if `fn` is not compiled.
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A `SavedReport`, which shows itself on a terminal and in a notebook: for each tensor its bytes and how many are stored,
-        line, operator, module, what backward reads it, and why no rule applies; bytes by module and line; peaks.
+        A `SavedReport`, which a terminal and a notebook can show. It has, for each tensor, bytes, stored bytes, line, operator,
+        module, the operators of backward that read it, and why no rule applies; bytes by module and line; and peak memory.
 
     Raises:
         UsageError: `fn` is not callable, or returns nothing that requires a gradient.
-        BadCodec: a codec does not give back what it was given.
+        BadCodec: A codec does not restore the shape, dtype or device.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Run the forward and backward pass of a function once, compiled anew, and leave the program as it was."""
+"""Compile a function again, run its forward and backward pass, and restore the state of the program."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dynx.saved._observe import SavedGraphs
 
 
 class Peaks(NamedTuple):
-    """The most bytes that were allocated on CUDA at once, above what was allocated before."""
+    """The peak bytes allocated on CUDA in each pass, minus the bytes allocated before forward."""
 
     forward: int
     backward: int
 
 
 class Trial(NamedTuple):
-    """What one forward and backward pass saved, and its gradients by name of the parameter or input."""
+    """The tensors that one forward and backward pass saved, and the gradients by name of the parameter or input."""
 
     graphs: tuple[SavedGraph, ...]
     eager: tuple[SavedTensor, ...]
@@ -44,10 +44,10 @@ class Program:
     """A function with the arguments of a call; `run` calls it under hooks, each time with the same random numbers.
 
     Args:
-        fn: A function or module, compiled or not; a compiled one keeps its backend.
+        fn: A function or module, compiled or not.
         args: Positional arguments.
         kwargs: Keyword arguments.
-        backend: Used instead.
+        backend: A backend of torch.compile. Default: that of `fn`, or inductor.
 
     Raises:
         UsageError: `fn` is not callable.
@@ -58,7 +58,7 @@ class Program:
             raise UsageError(f"{fn!r} is not callable\n  pass a module or a function that returns a loss")
         unwrapped = unwrap(fn)
         compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
-        original = unwrapped.original if compiled is not None else fn  # it may be under torch.compiler.disable
+        original = unwrapped.original if compiled is not None else fn  # `fn` may be under torch.compiler.disable
         self.original = unwrapped.module if unwrapped.module is not None else original
         self.backend = backend if backend is not None else compiled if compiled is not None else "inductor"
         self._args, self._kwargs = args, kwargs
@@ -66,12 +66,10 @@ class Program:
         self.names = _names(self._modules, args, kwargs)
 
     def run(self, hooks: SavedHooks | None, *, repeats: int = 0) -> Trial:
-        """Compile, run forward and backward, and return what happened; raises what the function raises.
-
-        The step is timed `repeats` times more.
+        """Compile, run forward and backward, and return the results; then time the step `repeats` times.
 
         Raises:
-            UsageError: the function returns nothing that needs a gradient.
+            UsageError: The function returns nothing that needs a gradient.
         """
         graphs: list[SavedGraph] = []
         eager: list[EagerTensor] = []
@@ -129,7 +127,7 @@ class Program:
 
 
 class _Meter:
-    """Measures the most bytes allocated on the current CUDA device since the last call of `peak`; 0 without CUDA."""
+    """Measures the peak bytes allocated on the current CUDA device since the last call of `peak`; 0 without CUDA."""
 
     def __init__(self) -> None:
         self.has_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
@@ -150,7 +148,7 @@ class _Meter:
 
 @contextmanager
 def _restored(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Restore the buffers of modules and the state of random numbers; a block runs with the same random numbers each time."""
+    """Restore the buffers of modules and the RNG states at the end, so that each block runs with the same random numbers."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     buffers = [buffer for module in modules for buffer in module.buffers()]
     values = [buffer.detach().clone() for buffer in buffers]

@@ -1,4 +1,4 @@
-"""How saved tensors are stored: each function returns a `Codec` for `saved.rule`.
+"""Codecs for saved tensors: each function returns a `Codec` for `saved.rule`.
 
 | codec | stores | error |
 |---|---|---|
@@ -10,8 +10,8 @@
 | `offload()` | the tensor in pinned memory of the host | none |
 | `recompute()` | nothing: backward computes the tensor again | none |
 
-Infinities and NaN stay where they stand in all of them, and finite elements stay finite. The errors are those of float32; in
-bfloat16 and float16 the result is rounded once more.
+All codecs keep infinities and NaN, and finite elements stay finite. The errors are those of float32; in bfloat16 and float16,
+the result is rounded once more.
 """
 
 from dynx.saved.codecs._bf16 import bf16

@@ -15,8 +15,8 @@ _LARGEST = torch.finfo(torch.bfloat16).max
 def bf16() -> Codec:
     """Store float32 and float64 tensors as bfloat16: half or a quarter of the bytes, relative error at most 2^-8.
 
-    bfloat16 has the range of float32: only elements below 4.6e-41, which are denormal in float32, become 0. Elements beyond
-    3.39e38 become that, float64's too, and stay finite.
+    bfloat16 has the range of float32: only elements below 4.6e-41, which are denormal in float32, become 0. Finite elements
+    above 3.39e38, also of float64, become 3.39e38.
 
     Example:
         >>> import torch
@@ -29,7 +29,7 @@ def bf16() -> Codec:
 
 
 def _pack(tensor: torch.Tensor) -> Any:
-    finite = tensor.clamp(-_LARGEST, _LARGEST)  # the cast rounds what is larger to infinity
+    finite = tensor.clamp(-_LARGEST, _LARGEST)  # the cast would round larger elements to infinity
     return tensor.dtype, torch.where(tensor.abs() == inf, tensor, finite).to(torch.bfloat16)
 
 

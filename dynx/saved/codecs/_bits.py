@@ -14,12 +14,12 @@ _BITS = 8
 def bits() -> Codec:
     """Store a mask with one bit for each element: an eighth of a bool tensor, exactly.
 
-    In compiled graphs it also takes two kinds of floating-point tensors: those that backward reads only as `x > 0`, such as the
-    output of ReLU where nothing else needs it, which are 1 or 0 afterwards; and those that consist of two constants, such as
-    the `where(mask, 0, -inf)` that attention makes of a boolean mask, exactly.
+    In compiled graphs, the codec also packs two kinds of floating-point tensors. Tensors that backward reads only as `x > 0`,
+    such as the output of ReLU if nothing else needs it, are unpacked as 1 or 0. Tensors of two constants, such as
+    `where(mask, 0, -inf)` in attention, are restored exactly.
 
-    Eight neighbours of the last dim share a byte, so a last size that is not a multiple of 8 is padded; with a dynamic last
-    size, torch compiles multiples of 8 and others apart.
+    Eight neighbours in the last dim share a byte, so a last size that is not a multiple of 8 is padded. If the last size is
+    dynamic, torch compiles multiples of 8 separately from other sizes.
 
     Example:
         >>> import torch
@@ -44,7 +44,7 @@ def _pack(tensor: torch.Tensor) -> Any:
 
 
 def _padded(mask: torch.Tensor, last: Any) -> torch.Tensor:
-    """Return a mask whose last size is a multiple of 8; what is added has any value, and is not read."""
+    """Return the mask padded to a multiple of 8 in the last dim; the padding has arbitrary values, and is not read."""
     if type(last) is int:
         return torch.nn.functional.pad(mask, (0, -last % _BITS))
     blocks = (last + _BITS - 1) // _BITS  # `pad` would compile one graph for multiples of 8 and one for others

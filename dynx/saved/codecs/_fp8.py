@@ -11,7 +11,7 @@ from dynx.errors import UsageError
 from dynx.saved._codec import Codec
 from dynx.saved.codecs._scales import Alphabet, Per, checked, last_size, name_of, options_of, refuses, restored, scaled
 
-# not e5m2's own infinity, which casts on some GPUs replace by its largest number
+# the infinity of e5m2 is not used: on some GPUs, casts replace it by the largest number
 _FORMATS = {
     "e4m3": (torch.float8_e4m3fn, Alphabet(448, 416, None)),
     "e5m2": (torch.float8_e5m2, Alphabet(57344, 49152, None)),
@@ -19,17 +19,17 @@ _FORMATS = {
 
 
 def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: int = 128) -> Codec:
-    """Store floating-point tensors in 8 bits: a quarter of float32, half of bfloat16, and a float32 scale (float64's: float64).
+    """Store floating-point tensors in 8 bits with a float32 scale (float64 for float64): a quarter of float32.
 
-    Elements that are far smaller than the largest one of their row become 0: below 2^-18 of it (e4m3), 2^-32 (e5m2).
+    Elements become 0 if they are below about 2^-19 (e4m3) or 2^-33 (e5m2) of the largest element that shares their scale.
 
     Args:
         format: `"e4m3"` with 3 bits of mantissa, or `"e5m2"` with 2 and a larger range.
-        per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
-        block: Elements in a block. Rows that are not multiples of it are stored with up to an eighth of padding.
+        per: The elements that share a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
+        block: Elements per block. Rows are padded to a multiple of it; tensors that need more than 1/8 padding are not packed.
 
     Raises:
-        UsageError: the format or `per` does not exist, or `block` is not a positive number.
+        UsageError: `format` or `per` is unknown, or `block` is not a positive number.
 
     Example:
         >>> import torch

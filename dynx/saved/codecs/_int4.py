@@ -15,8 +15,8 @@ _ALPHABET = _scales.Alphabet(7, 6, -8)
 def int4() -> Codec:
     """Store floating-point tensors as 4-bit integers and a float32 scale for each row: an eighth of float32.
 
-    An element is off by at most 1/14 of the largest finite one of its row, 1/12 beside infinities or NaN, and 0 below that:
-    measure with `saved.grad_error`.
+    The error of an element is at most 1/14 of the largest finite element in its row, or 1/12 if the row has infinities or NaN;
+    elements smaller than that become 0. See `saved.grad_error`.
 
     Example:
         >>> import torch

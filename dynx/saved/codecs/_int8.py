@@ -16,15 +16,15 @@ _ALPHABET = Alphabet(127, 126, -128)
 def int8(*, per: Per = "row", block: int = 128) -> Codec:
     """Store floating-point tensors as 8-bit integers and a float32 scale: evenly spaced values, unlike `fp8`.
 
-    An element is off by at most 1/254 of the largest finite one that shares its scale, 1/252 beside infinities or NaN, and 0
-    below that. A bfloat16 result is rounded once more, by up to 2^-8 of itself: 1/127 in all.
+    The error of an element is at most 1/254 of the largest finite element that shares its scale, or 1/252 if infinities or NaN
+    share it; elements smaller than that become 0. A bfloat16 result is rounded once more, by up to 2^-8: 1/127 in all.
 
     Args:
-        per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
-        block: Elements in a block. Rows that are not multiples of it are stored with up to an eighth of padding.
+        per: The elements that share a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
+        block: Elements per block. Rows are padded to a multiple of it; tensors that need more than 1/8 padding are not packed.
 
     Raises:
-        UsageError: `per` does not exist, or `block` is not a positive number.
+        UsageError: `per` is unknown, or `block` is not a positive number.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Store tensors in memory of the host."""
+"""Store tensors in host memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynx.saved._codec import Codec
 
 
 def offload() -> Codec:
-    """Store CUDA tensors in pinned memory of the host; both copies run on the stream of the computation, without waiting.
+    """Store CUDA tensors in pinned host memory; both copies are asynchronous, on the stream of the computation.
 
-    The device has none of the bytes between forward and backward; the host has them all, and the copies take as long as the
-    bus needs. A graph with such copies cannot be captured as a CUDA graph.
+    Between forward and backward, the tensors take no device memory. The copies take as long as the bus needs. A graph with
+    such copies cannot be captured as a CUDA graph.
 
     Example:
         >>> import torch
@@ -56,7 +56,7 @@ def _like_on_device(stored: torch.Tensor, device: torch.device) -> torch.Tensor:
     return torch.empty_strided(stored.shape, stored.stride(), dtype=stored.dtype, device=device)
 
 
-# Operators of their own, since inductor compiles asynchronous ATen copies into code that reads the memory too early.
+# Custom operators, since inductor compiles asynchronous ATen copies into code that reads the memory too early.
 _UNSAFE = (torch.Tag.cudagraph_unsafe,)
 torch.library.custom_op("dynx::to_host", _to_host, mutates_args=(), tags=_UNSAFE).register_fake(_like_on_host)
 torch.library.custom_op("dynx::to_device", _to_device, mutates_args=(), tags=_UNSAFE).register_fake(_like_on_device)

@@ -1,4 +1,4 @@
-"""Store nothing: compute the tensor again in backward."""
+"""Store nothing: recompute the tensor in backward."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NAME = "recompute"
 
 
 def recompute() -> Codec:
-    """Store nothing: backward computes the tensor again from other saved tensors and from inputs of the graph.
+    """Store nothing: backward recomputes the tensor from other saved tensors and inputs of the graph.
 
-    Applies where those suffice without random numbers; only in compiled graphs, since eager code has no graph to compute from.
-    Where another rule stores one of these tensors with less precision, the computed tensor has its error too.
+    Applies only in compiled graphs, and only if no operator of the recomputation draws random numbers or has side effects. If
+    another rule stores one of the other tensors with less precision, the recomputed tensor has its error too.
 
     Example:
         >>> from dynx.saved import codecs

@@ -16,7 +16,7 @@ _MOST_PADDING = 1 / 8  # of a row
 
 
 def checked(per: Any, block: Any) -> None:
-    """Raise UsageError for a `per` that does not exist, or a block that is not a positive number."""
+    """Raise UsageError for an unknown `per`, or a block that is not a positive number."""
     if per not in ("tensor", "row", "block"):
         raise UsageError(f"per={per!r} is not known\n  pass 'tensor', 'row' or 'block'")
     if type(block) is not int or block < 1:
@@ -33,7 +33,7 @@ def options_of(per: Per, block: int) -> str:
 
 
 def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
-    """Return why a tensor has no such scales; an empty string if it has."""
+    """Return why a codec with these scales cannot pack a tensor, or an empty string."""
     if any(type(size) is int and size == 0 for size in tensor.shape):
         return "it has no elements"
     if per != "tensor" and tensor.dim() == 0:
@@ -48,33 +48,33 @@ def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
 
 
 class Alphabet(NamedTuple):
-    """The codes of a format, as numbers: the scale maps the largest finite element to the largest code.
+    """The numbers of a format (codes): the scale maps the largest finite element to the largest code.
 
-    Where infinities or NaN share a scale, the codes of the largest magnitude stand for infinities, and the scale is negative.
+    If infinities or NaN share a scale, the codes of the largest magnitude represent infinities, and the scale is negative.
     """
 
     largest: float
     below: float  # the largest code of a finite element beside infinities or NaN
-    nan: float | None  # a code that no number has; None for a format that has NaN
+    nan: float | None  # the code of NaN; None for a format that has NaN
 
 
 def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scales, and the codes of the elements, which are still to be rounded to the format.
+    """Return the scales, and the codes of the elements before they are rounded to the format.
 
-    A tensor of blocks has the last size split in two, `(..., blocks, block)`, the last of them filled up with 0. Both are
-    float32, for a float64 tensor float64.
+    With `per="block"`, the last dim is padded with 0 and split into `(..., blocks, block)`. Both results are float32, or
+    float64 for a float64 tensor.
     """
     values = tensor if tensor.dtype is torch.float64 else tensor.float()
     if per == "block":
         missing = -values.shape[-1] % block
         values = (functional.pad(values, (0, missing)) if missing else values).unflatten(-1, (-1, block))
-    largest, smallest = _extremes(values, per)  # NaN where one of the elements is
+    largest, smallest = _extremes(values, per)  # NaN if an element is NaN
     is_finite = (largest < inf) & (smallest > -inf)
-    # backends that keep the order of the graph have at most one temporary of the tensor's size here, and two below
+    # in the order of the graph, at most one temporary of the tensor's size is alive here, and two below
     largest, smallest = _extremes(values.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0), per)
     top = torch.maximum(largest, -smallest)
     limits = torch.finfo(values.dtype)
-    # below the limits, so that neither the quotient nor the product with a code is infinite
+    # below the largest number, so that neither the quotient nor the product with a code is infinite
     scale = top.clamp(max=limits.max * (1 - 4 * limits.eps)) / torch.where(is_finite, alphabet.largest, alphabet.below)
     scale = scale.clamp(min=limits.tiny)
     codes = (values / scale).clamp(-alphabet.largest, alphabet.largest)
@@ -93,12 +93,12 @@ def _extremes(values: torch.Tensor, per: Per) -> tuple[torch.Tensor, torch.Tenso
 def restored(
     stored: torch.Tensor, scale: torch.Tensor, alphabet: Alphabet, dtype: torch.dtype, per: Per, last: Any
 ) -> torch.Tensor:
-    """Return the tensor of this dtype and last size for what `scaled` returned."""
+    """Return the tensor of this dtype and last size from the scales and rounded codes of `scaled`."""
     codes = stored.to(scale.dtype)
     limit = torch.where(scale < 0, alphabet.largest, inf)
     is_finite = (codes < limit) & (codes > -limit)
     is_nan = codes == alphabet.nan if alphabet.nan is not None else None
-    values = codes * scale.abs() / is_finite  # by 0 where it stands for an infinity: fewer temporaries than `where`
+    values = codes * scale.abs() / is_finite  # by 0 for an infinity: fewer temporaries than `where`
     if is_nan is not None:
         values = values.masked_fill(is_nan, nan)
     if per == "block":
@@ -108,5 +108,5 @@ def restored(
 
 
 def last_size(tensor: torch.Tensor, per: Per) -> int | None:
-    """Return what `restored` has to know of the shape."""
+    """Return the last size if `restored` needs it; else None."""
     return tensor.shape[-1] if per == "block" else None

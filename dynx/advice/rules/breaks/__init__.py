@@ -1,1 +1,1 @@
-"""Rules DX2xx and DX501 about data and places: graph breaks because of values and sizes, blocks, generators, libraries."""
+"""Rules DX2xx and DX501: graph breaks because of values and sizes, and in blocks, generators and libraries."""

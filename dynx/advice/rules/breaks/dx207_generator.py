@@ -7,7 +7,7 @@ from dynx.advice.rule import PlaceRule
 RULE = PlaceRule(
     id="DX207",
     title="torch.compile on a generator function",
-    priority=5,  # nothing of the function is compiled, also where it is a library's
+    priority=5,  # no part of the function is compiled, also if it belongs to a library
     applies=lambda graph_break: graph_break.kind == "Attempt to trace generator",
     title_of=lambda graph_break: f"{graph_break.location.function} is a generator: it runs eagerly",
     advice=lambda graph_break, reason: "compile the body of one iteration, not the generator",

@@ -8,7 +8,7 @@ from dynx.advice.rule import BreakRule
 RULE = BreakRule(
     id="DX217",
     title="a value that Dynamo cannot rebuild after a graph break",
-    priority=2,  # before DX206: the break may be in a block, but that is not why
+    priority=2,  # before DX206: a block around the break is not its reason
     applies=lambda graph_break: graph_break.kind.startswith(("Reconstruction failure", "Generator reconstruction")),
     title_of=lambda graph_break: f"Dynamo cannot rebuild {unbuildable(graph_break)} outside the graph{code_of(graph_break)}",
     advice=lambda graph_break: "remove the graph break inside this call, if there is one; or use a list or tensors instead",

@@ -32,7 +32,7 @@ def _advice(graph_break: GraphBreak, reason: BreakRule | None) -> str:
 RULE = PlaceRule(
     id="DX501",
     title="a library breaks the graph",
-    priority=4,  # its user cannot change the line, whatever breaks the graph there
+    priority=4,  # users cannot change a line of a library, whatever breaks the graph there
     applies=lambda graph_break: graph_break.location.library is not None,
     title_of=_title,
     advice=_advice,

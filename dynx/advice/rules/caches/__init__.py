@@ -1,1 +1,1 @@
-"""Rules DX4xx: graphs that were compiled although a cache or a profile could have spared it."""
+"""Rules DX4xx: compilations that a cache or a profile could have avoided."""

@@ -12,7 +12,7 @@ _ADVICE = "save the profile with dynx run --pgo, or under dynx.pgo.stable_closur
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each function that learns its sizes again; it costs time in later processes."""
+    """Yield a finding for each function whose sizes are learned again; the time is lost in later processes."""
     first = {(miss.location.file, miss.location.line): miss for miss in reversed(run.profile_misses)}
     for miss in reversed(first.values()):
         title = f"learns its dynamic sizes again: {miss.profile} has it with another closure"

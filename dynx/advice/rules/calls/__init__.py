@@ -1,1 +1,1 @@
-"""Rules DX2xx about what is called: graph breaks at calls that Dynamo does not trace."""
+"""Rules DX2xx: graph breaks at calls that Dynamo does not trace."""

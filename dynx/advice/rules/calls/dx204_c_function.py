@@ -29,7 +29,7 @@ def _untraced(graph_break: GraphBreak) -> str:
 RULE = BreakRule(
     id="DX204",
     title="a C function has no Python code to trace",
-    priority=-2,  # torch has these names for many calls; rules that know one of them say more
+    priority=-2,  # torch uses these names for many calls; a rule for a specific call says more
     applies=_applies,
     title_of=lambda graph_break: f"Dynamo does not trace {_untraced(graph_break)}{code_of(graph_break)}",
     advice=lambda graph_break: known_advice(graph_break) or "call it outside, or wrap it as a torch.library.custom_op",

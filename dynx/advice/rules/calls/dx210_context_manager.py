@@ -11,7 +11,7 @@ from dynx.records.graph_break import GraphBreak
 
 
 def _advice(graph_break: GraphBreak) -> str:
-    if not re.match(r"(?:async )?with\b", graph_break.code):  # it is entered inside a call on this line
+    if not re.match(r"(?:async )?with\b", graph_break.code):  # entered inside a call on this line
         return known_advice(graph_break) or "call it outside the compiled function"
     if re.search(r"`\w*[Ll]ock`", graph_break.explanation):
         return "take the lock around the call, outside the compiled function"
@@ -21,7 +21,7 @@ def _advice(graph_break: GraphBreak) -> str:
 RULE = BreakRule(
     id="DX210",
     title="a context manager that Dynamo does not trace",
-    priority=3,  # before DX206: it is the block in which torch cannot resume
+    priority=3,  # before DX206: it is the block where torch cannot resume
     applies=lambda graph_break: graph_break.kind == "Unsupported context manager",
     title_of=lambda graph_break: f"Dynamo does not trace this context manager{code_of(graph_break)}",
     advice=_advice,

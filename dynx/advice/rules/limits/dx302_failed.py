@@ -12,7 +12,7 @@ from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.run_records import RunRecords
 
-# by the class of torch's exception: what happened, and what to do
+# a regular expression for torch's exception, what happened, and the advice
 _FAILURES = (
     (
         r"ConstraintViolationError",
@@ -56,7 +56,7 @@ _UNKNOWN_FAILURE = "move this line out of the compiled function; torch's message
 
 
 def _find(run: RunRecords) -> Iterable[Finding]:
-    """Return a finding for each line at which a compilation failed, unless another finding has the reason."""
+    """Return a finding for each line at which a compilation failed, unless another finding explains the failure."""
     explained = {key for found in run.graph_breaks if found.fatal and found.rule is not None for key in found.compiles}
     fatal = {key: found for found in run.graph_breaks if found.fatal for key in found.compiles}
     merged: dict[tuple[str, int, str], Finding] = {}
@@ -90,7 +90,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
 
 
 def _failure(reason: str, graph_break: GraphBreak | None) -> tuple[str, str]:
-    """Return what happened and what to do for the reason of a failed compilation: an exception's class and message."""
+    """Return the title and the advice for a failed compilation, whose reason is an exception's class and message."""
     for pattern, what, advice in _FAILURES:
         if re.match(pattern, reason):
             return f"{reason.partition(':')[0]}: {what}", advice

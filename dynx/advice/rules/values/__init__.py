@@ -1,1 +1,1 @@
-"""Rules DX1xx about everything else that torch guards: Python values, objects, modes, global state, backends."""
+"""Rules DX1xx about Python values: recompiles because of a value, an object, a mode, global state or a backend."""

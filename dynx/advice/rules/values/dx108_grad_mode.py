@@ -8,7 +8,7 @@ from dynx.advice.rule import RecompileRule, expected
 RULE = RecompileRule(
     id="DX108",
     title="grad mode differs between calls",
-    priority=1,  # it is global state, and among the dispatch keys of a tensor
+    priority=1,  # before DX109 (global state) and DX118 (dispatch keys)
     applies=is_grad_mode,
     advice=lambda cause: expected(
         "one recompile per mode is expected; to avoid it, make every call in the same mode (no_grad, inference_mode or "

@@ -83,7 +83,7 @@ def _needed(fixed: Specialized) -> str:
 RULE = RecompileRule(
     id="DX114",
     title="a Python value changes",
-    priority=-1,  # every other rule about a value knows more
+    priority=-1,  # every other rule about a value is more specific
     applies=has_kind("value", "none", "shape"),
     advice=_advice,
     fixes=of_value,
