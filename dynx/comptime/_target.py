@@ -1,4 +1,4 @@
-"""Resolve the location of a probe or breakpoint: a callable, a module class, `"file.py:12"`, `"file.py::function"` or `"module:function"`."""
+"""Resolve the target of a probe or breakpoint: a callable, a module class, a line, or the name of a function."""
 
 from __future__ import annotations
 
