@@ -33,7 +33,7 @@ ENTRIES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # which torch.func.jvp uses
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # which torch.func.jvp uses
 @pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_a_recorded_function_runs_uncaptured_inside_of_a_transform(device, transform, entry):
