@@ -9,10 +9,10 @@
 - `dynx.comptime` runs code while Dynamo traces a line: `@dynx.comptime`, `dynx.comptime(fn)`, `dynx.comptime.probe`.
 - `dynx.guards`: torch's cache of compiled code. `dynx.pgo`: profiles of dynamic sizes. `dynx.symbols`: stable names of symbols.
 - `dynx.effects`: side effects. `dynx.saved`: activation memory. `dynx.cudagraphs`: CUDA graphs.
-- `dynx.fix`: try the advice in further runs of a program. `dynx.records`: what functions of dynx return. `dynx.errors`: what
-  they raise.
+- `dynx.fix`: try advice in further runs of a program. `dynx.records`: the objects that functions of dynx return.
+  `dynx.errors`: the exceptions that they raise.
 
-Other modules are no API: records display themselves, and `run.findings` is the advice.
+All other modules are private: a record displays itself, and `run.findings` contains the advice.
 
 `import dynx` does not import torch: a function or package is imported when it is first used.
 """

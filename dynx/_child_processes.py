@@ -2,8 +2,8 @@
 
 - A forked child process inherits its parent's watch.
 - A child that multiprocessing spawns (`torch.multiprocessing.spawn`, a `DataLoader`) starts as a new interpreter and gets its
-  parent's main module, `sys.path` and arguments as a pickled dict (`multiprocessing.spawn`); dynx adds an object to this dict
-  that starts a watch as soon as the child imports `torch._dynamo`, which whatever compiles does.
+  parent's main module, `sys.path` and arguments as a pickled dict (`multiprocessing.spawn`); dynx adds an object to this
+  dict; when the child unpickles it, a watch is set up that starts when the child imports `torch._dynamo`.
 - A worker of torchrun, accelerate or DeepSpeed is a Python command that the launcher passes to `subprocess.Popen`, with the
   rank in its environment; dynx replaces it by a command that runs the same program under a watch.
 
@@ -36,8 +36,8 @@ _POPEN = HookPoint(
     "subprocess", "subprocess:Popen.__init__", ("self", "args"), purpose="distributed workers that a launcher starts"
 )
 _FOLDER = str(Path(__file__).parent.parent)
-# Runs in a spawned child process, which is watched once it imports what compiles; where dynx cannot be imported, the child
-# continues unwatched. multiprocessing has not set `sys.path` yet and replaces all of it right after this code.
+# Runs in a spawned child process and starts a watch when the child imports `torch._dynamo`; if dynx cannot be imported, the
+# child continues unwatched. multiprocessing has not set `sys.path` yet and replaces all of it right after this code.
 _START_WATCH = """
 import sys
 sys.path.insert(0, {folder!r})
@@ -151,7 +151,7 @@ def _watching_workers(
 
 
 def _starts_worker(arguments: Mapping[str, Any]) -> bool:
-    """Return whether a `Popen` call starts a distributed worker: its `env` sets a rank that this process does not have.
+    """Return whether a `Popen` call starts a distributed worker: its `env` has a new value for a variable such as RANK.
 
     Other subprocesses of a worker, such as the compile workers of Inductor, inherit the worker's own variables unchanged.
     """

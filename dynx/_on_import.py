@@ -11,7 +11,7 @@ from typing import Any
 
 
 def on_import(name: str, call: Callable[[], None]) -> None:
-    """Call a function once, right after a module has been imported for the first time; now if it has been already."""
+    """Call a function right after a module is first imported; at once if the module is already imported."""
     if name in sys.modules:
         call()
     else:
@@ -19,7 +19,7 @@ def on_import(name: str, call: Callable[[], None]) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as the other finders do, and lets its loader call a function afterwards."""
+    """Finds one module through the other finders, and wraps its loader to call a function after the import."""
 
     def __init__(self, name: str, call: Callable[[], None]) -> None:
         self._name, self._call = name, call
@@ -41,13 +41,13 @@ class _Finder(MetaPathFinder):
 
 
 class _CallingLoader(Loader):
-    """Loads a module with its own loader, which the module shows afterwards as if nothing else had been there."""
+    """Loads a module with the module's own loader, and restores that loader in the module's attributes."""
 
     def __init__(self, loader: Any, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)  # for those who only look at the spec, and import nothing
+        return getattr(self._loader, name)  # for callers that inspect the spec without importing
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self._loader.create_module(spec)

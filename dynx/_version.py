@@ -1,4 +1,4 @@
-"""The version of dynx, which run files have in their header."""
+"""The version of dynx, which is written to the header of run files."""
 
 from __future__ import annotations
 

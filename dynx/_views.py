@@ -1,4 +1,4 @@
-"""Where records find their views: `dynx.report` depends on the records, so `dynx` sets `load` when it is imported."""
+"""`load`, which returns `dynx.report` to the records; set by `dynx`, since the records cannot import what imports them."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
 """Every exception that dynx raises.
 
 DynxError
-├── BadCodec            a codec does not give back the tensor that it stored
+├── BadCodec            a codec does not restore the tensor that it stored
 ├── BadProfile          a file is not a profile of dynamic sizes
 ├── BadRunFile          a file is not a dynx run file
 ├── CaptureError        a graph cannot be captured as a CUDA graph, with or_error=True
 │   └── CaptureFailed   CUDA rejected an operation during a capture
-├── CompiledDiffers     a compiled function does something else than eager code (also an AssertionError)
+├── CompiledDiffers     a compiled function behaves differently from eager code (also an AssertionError)
 ├── ComptimeFailed      a comptime callback or probe raised while Dynamo traced
 │   ├── CheckFailed     a condition of ctx.check or ctx.assume is false
 │   ├── NoSuchLocal     the traced frame has no such local variable (also a KeyError)
 │   └── NotConstant     a value is not a compile-time constant (also a NotImplementedError)
 ├── NotIsolated         eager and compiled code used the same objects in a check (also an AssertionError)
 ├── ProbeFailed         a probe cannot be placed at a line or function
-├── ReplayDiffers       a CUDA graph gives something else than an uncaptured run (also an AssertionError)
+├── ReplayDiffers       a replay of a CUDA graph differs from an uncaptured run (also an AssertionError)
 ├── StaleEntry          a cache entry is no longer in torch's cache
 ├── UnsupportedTorch    the installed torch lacks a private name that a feature needs
 ├── UsageError          an invalid argument or command line (exit code 2)
@@ -55,16 +55,16 @@ class DynxError(Exception):
 
 
 class BadCodec(DynxError):
-    """Raised when a codec of `dynx.saved` cannot store a tensor, or gives back another shape, dtype or device.
+    """Raised when a codec of `dynx.saved` cannot store a tensor, or restores it with another shape, dtype or device.
 
     Raised while the graph is compiled, so no gradient is computed from such a tensor.
     """
 
 
 class BadProfile(DynxError):
-    """Raised when a profile is loaded from a file that is damaged, too large, or something else.
+    """Raised when a profile is loaded from a file that is damaged, too large, or not a profile.
 
-    Nothing of the file is used, and nothing that it contains is executed.
+    No part of the file is used or executed.
     """
 
 
@@ -96,7 +96,7 @@ class CaptureFailed(CaptureError):
 
 
 class CompiledDiffers(DynxError, AssertionError):
-    """Raised by `CheckReport.assert_ok`: a compiled function does something else than eager code, or nothing was compiled."""
+    """Raised by `CheckReport.assert_ok`: a compiled function behaves differently from eager code, or nothing was compiled."""
 
 
 class NotIsolated(DynxError, AssertionError):
@@ -106,7 +106,7 @@ class NotIsolated(DynxError, AssertionError):
 class ComptimeFailed(DynxError):
     """Raised from the compiled call when a comptime callback or a probe raises an exception or misuses its context (`ctx`).
 
-    For example: a context used after its callback has returned, a frame that does not exist, or a condition that is no
+    For example: a context used after its callback has returned, a frame that does not exist, or a condition that is not a
     comparison of symbolic numbers.
     """
 
@@ -145,10 +145,9 @@ class UsageError(DynxError):
 
 
 class ReplayDiffers(DynxError, AssertionError):
-    """Raised with `cudagraphs.Config(verify=n)`: a replay gives something else than an uncaptured run of the same call.
+    """Raised with `cudagraphs.Config(verify=n)` when a replay differs from an uncaptured run of the same call.
 
-    Memory and random numbers are left as after the uncaptured run. If that run raised an exception, which is the `__cause__`,
-    they are left as after the replay.
+    Memory and RNG state are those after the uncaptured run, or after the replay if that run raised (see `__cause__`).
     """
 
 

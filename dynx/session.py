@@ -44,8 +44,8 @@ Detail = Literal["normal", "full"]
 def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
     """Record what torch.compile does during a `with` block, or during each call of the decorated function.
 
-    Watching changes nothing: graphs, guards, bytecode and results are the same with and without. Watches nest; each records
-    everything that is compiled while it is open, on every thread.
+    Graphs, guards, bytecode and results are the same with and without a watch. Watches nest; each records everything that is
+    compiled while it is open, on every thread.
 
     Args:
         out: path of a run file, which grows while the program runs; None (the default) writes no file. A process that is rank
@@ -114,7 +114,7 @@ class Watch(RunMembers):
 
     @property
     def is_saved(self) -> bool:
-        """Whether the run file is complete; False while the watch is open, without `out`, and where writing has failed."""
+        """Whether the run file is complete; False while the watch is open, without `out`, and after a failed write."""
         return self._writer is not None and self._writer.is_complete
 
     @property
@@ -166,7 +166,7 @@ class Watch(RunMembers):
 
             self._details, self._cache_keys = CompileDetails(self._record), CacheKeys(self._record)
             self._listening = listen(self._record, on_start=self._cache_keys.on_start, on_end=self._details.on_end)
-            self._saved = SavedGraphs(lambda graph: None)  # adds them to the records of their compilation
+            self._saved = SavedGraphs(lambda graph: None)  # adds the graphs to the compile records
             self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
         else:
             self._listening = listen(self._record)
@@ -204,7 +204,7 @@ class Watch(RunMembers):
             self._writer.end(self._end)
 
     def _record_uses(self) -> None:
-        """Record how torch.compile was used, if nothing was compiled: by a program, or in a block that used it."""
+        """Record how torch.compile was used if nothing was compiled: always for a program, for a block only if it was used."""
         if self._uses is None:
             return
         self._uses.remove()

@@ -136,8 +136,8 @@ def recompile_limit_is_recorded() -> None:
 
 
 def hooks_are_removed() -> None:
-    torch.compile(torch.neg, backend="eager")(torch.ones(3))  # a watch that is open has a hook for the first call only
-    before = installed()  # such as that of `symbols.install()`
+    torch.compile(torch.neg, backend="eager")(torch.ones(3))  # removes a hook of an open watch
+    before = installed()  # for example that of `symbols.install()`
     _called(lambda x: x + 2, (torch.ones(3),))
     _expect("the same hooks as before", installed(), holds=installed() == before)
 

@@ -44,18 +44,18 @@ class DoctorReport:
 
     @property
     def broken_features(self) -> tuple[str, ...]:
-        """What does not work with this torch, because it lacks a private name that dynx needs for it."""
+        """The features that do not work, because this torch lacks a private name that they need."""
         return _features(name for name in self.capabilities if name.state == "missing" and not name.optional)
 
     @property
     def doubtful_features(self) -> tuple[str, ...]:
-        """What may not work with this torch, because a function that dynx needs for it has another signature."""
+        """The features that may not work, because a function of this torch that they need has another signature."""
         changed = _features(name for name in self.capabilities if name.state == "changed")
         return tuple(feature for feature in changed if feature not in self.broken_features)
 
     @property
     def optional_features(self) -> tuple[str, ...]:
-        """What this build of torch does not support, and not every supported torch does, such as CUDA graphs on a GPU."""
+        """The optional features that this build of torch does not support, such as CUDA graphs on a GPU."""
         return _features(name for name in self.capabilities if name.state == "missing" and name.optional)
 
     def to_json(self) -> str:
@@ -78,7 +78,7 @@ _RECORDED = frozenset(point.name for point in HOOK_POINTS)
 
 
 def _features(names: Iterable[Capability]) -> tuple[str, ...]:
-    """Return what the names are for, each feature once: `CUDA graphs: memory pools` is a part of `CUDA graphs`."""
+    """Return the features that need these names, without duplicates; `CUDA graphs: memory pools` counts as `CUDA graphs`."""
     return tuple(dict.fromkeys(_feature(name) for name in names))
 
 
@@ -102,8 +102,8 @@ def doctor(*, canaries: bool = False) -> DoctorReport:
 
     Returns:
         A report with one capability for each private name of torch, `healthy`, `unchanged`, `broken_features` and `to_json()`.
-        It prints in three lines: whether torch has everything, what does not work, and what to do; `dynx doctor --full` prints
-        the names too.
+        It prints three lines: whether torch has everything, which features do not work, and what to do; `dynx doctor --full`
+        also prints the names.
 
     Example:
         >>> import dynx

@@ -72,7 +72,7 @@ at the statement.
 How the debugger goes back
 ==========================
 
-Symbolic execution cannot be reversed, and executing it again could differ. `debug` wraps
+Symbolic execution cannot be reversed, and a second execution could differ. `debug` wraps
 `InstructionTranslatorBase.step` and writes one row into a `Trail` before every instruction: frame, instruction,
 caller, value stack, locals, node and guard counts, exception. Values are stored as text, equal texts once; stacks and
 locals are linked lists that share their unchanged parts, so a row takes about 70 bytes. `back` and `forward` move
@@ -80,8 +80,8 @@ through the rows and run nothing. Stop conditions are predicates on rows (`_stop
 past, in the present, and after the trace has ended.
 
 Restarts reach the user of the debugger as well. `_trail_reader.history` leaves out the attempts that a later attempt
-replaced; an attempt does not stop in the rows that repeat the attempt before; frames are identified by compile id and
-ordinal, which a restart does not change.
+replaced; the debugger does not stop at rows in which an attempt repeats the previous one; frames are identified by
+compile id and ordinal, which a restart does not change.
 
 Invariants
 ==========
@@ -89,7 +89,7 @@ Invariants
 - An observer changes nothing. With and without `post_mortem`, `timeline` and `debug` the graphs, guards, bytecode and
   number of compilations are the same. To this end observers read variables (`_torch.tracing.render`,
   `_torch.trace_log`) without realizing lazy ones, since realizing a variable adds its guard, and call no methods of
-  user objects. A callback that only prints or logs adds no guard but that on the callback itself.
+  user objects. A callback that only prints or logs adds only the guard on the callback itself.
 - An explicit read may add a guard: the methods of a ComptimeVar, such as `ctx.local("x").size()`, read a value as the
   program would, with the guard that the program would add. Closed-over values are guarded on once the trace depends on
   them, through a returned value, a graph break or a promised fact.
@@ -106,9 +106,9 @@ Consequences
 
 - State that a callback keeps in Python (a list, a counter) is updated at every attempt. Use `ctx.log` or `Probe.hits`
   to count hits.
-- A callback must decide the same way in every attempt. One that breaks the graph only the first time it is called
-  still gets the break; one that reads a clock or draws a random number may not.
-- A callback runs at compile time only. A cache hit runs none; to trace compiled code again, call
+- A callback must decide the same way in every attempt. A callback that breaks the graph only on its first call still
+  gets the break; a callback that reads a clock or draws a random number may not.
+- A callback runs at compile time only. A cache hit runs no callback; to trace compiled code again, call
   `torch._dynamo.reset()`.
 - Output appears when the attempt ends, not when the line is traced.
 

@@ -77,9 +77,9 @@ def run(
         tx: the InstructionTranslator of the frame whose line is traced.
         fn: the callback.
         on_error: what to do with an exception of `fn`; None is returned unless it is "raise".
-        before_change: called before the trace is changed on account of what `fn` has read.
+        before_change: called before the trace changes because of a value that `fn` has read.
         finish: converts the result while the context is valid.
-        reported_as: the callable that messages name, where `fn` only wraps it.
+        reported_as: the callable that messages name, if `fn` only wraps it.
     """
     reported = reported_as or fn
     context = ComptimeContext(tx, before_change)

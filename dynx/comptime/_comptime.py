@@ -15,22 +15,21 @@ from dynx.errors import UsageError
 class Comptime:
     """Run a callback while torch.compile traces the line that calls it; a superset of `torch._dynamo.comptime.comptime`.
 
-    `comptime(fn)` calls `fn(ctx)` each time the line is traced, and evaluates to what `fn` returns, which the traced code can
-    use: a number, str, None, a ComptimeVar, or a list or tuple of them. A dynamic number becomes its current value, with a
-    guard. `fn` may close over variables: it gets real values where they are known at compile time, else ComptimeVars. Also
-    usable as a decorator, which runs the function where it is defined.
+    `comptime(fn)` calls `fn(ctx)` each time the line is traced, and evaluates to the return value of `fn`: a number, str, None,
+    a ComptimeVar, or a list or tuple of them. A dynamic number becomes its current value, with a guard. `fn` may close over
+    variables: it gets real values where they are known at compile time, else ComptimeVars. Also usable as a decorator, which
+    runs the function where it is defined.
 
     Args:
         fn: is called with a ComptimeContext.
-        fallback: is called instead, without arguments, when nothing is traced; by default nothing is called and the value is
-            None.
+        fallback: is called without arguments in eager code, and returns the value there. Default: the value is None.
         on_error: "raise" (default) fails the compilation if `fn` raises; "warn" warns, and "record" adds the error to
             `dynx.watch().troubles`. The compilation then continues with None as the value.
         fallback_fn: torch's name for `fallback`.
 
     Raises:
         ComptimeFailed: `fn` raised, is not callable, or returned something that traced code cannot use.
-        UsageError: the arguments do not fit, or `on_error` is none of the above.
+        UsageError: the arguments do not fit the signature, or `on_error` has an unknown value.
 
     Example:
         >>> import torch

@@ -41,7 +41,7 @@ class ComptimeContext:
 
     def __init__(self, tx: Any, before_change: Callable[[], None]) -> None:
         self._translator: Any = tx
-        self._before_change = before_change  # called before the trace is changed on account of what the callback has read
+        self._before_change = before_change  # called before the trace changes because of a value that the callback has read
         self._children: weakref.WeakSet[ComptimeContext | ComptimeVar | Expression] = weakref.WeakSet()
 
     @property
@@ -149,17 +149,17 @@ class ComptimeContext:
     def side_effects(self) -> tuple[Effect, ...]:
         """Return the mutations so far of objects that exist outside of the trace, in the order in which they will be repeated.
 
-        Compiled code repeats them after its graph has run; `effects.record` tells whether it really does.
+        Compiled code repeats them after its graph has run; `effects.record` checks whether it really does.
         """
         effects = pending_effects.effects(self._tx)
         return tuple(effect_record(effect) for effect in effects)
 
     def is_modified(self, name: str, level: int = 0) -> Modified:
-        """Return what the traced code has changed so far of the object in a local variable: its items, and which attributes.
+        """Return whether traced code has modified the items of the object in a local variable so far, and which attributes.
 
         Args:
             name: a local or closed-over variable, as for `local`.
-            level: how many frames up the stack.
+            level: how many frames outwards to look, as for `local`.
 
         Raises:
             NoSuchLocal: the frame has no such variable here.
@@ -169,8 +169,8 @@ class ComptimeContext:
     def check(self, cond: Any, msg: str | None = None) -> None:
         """Assert a condition on dynamic numbers and let Dynamo rely on it while tracing, as `torch._check` does.
 
-        If every number is known in this call, the condition becomes a guard. Otherwise it becomes an assertion in the graph,
-        and the RuntimeError of a violated one names this line.
+        If every number is known in this call, the condition becomes a guard. Otherwise it becomes an assertion in the graph;
+        if the assertion fails, its RuntimeError names this line.
 
         Args:
             cond: a comparison, such as `ctx.local("n") % 2 == 0`; for `4 < n < 9` use two checks, or `(4 < n) & (n < 9)`.
@@ -215,7 +215,7 @@ class ComptimeContext:
         """Assert bounds of a dynamic number and let Dynamo rely on them while tracing, as `check` does.
 
         Args:
-            v: a ComptimeVar, what arithmetic with one returns, or a symbolic number.
+            v: a ComptimeVar, an expression of ComptimeVars, or a symbolic number.
             min: the lower bound, inclusive.
             max: the upper bound, inclusive.
 
@@ -239,7 +239,7 @@ class ComptimeContext:
 
         Args:
             fn: is called before every call of the compiled function, so it must be fast. It closes over the objects of the
-                present call, and does not see the arguments of a later one.
+                current call, and does not see the arguments of later calls.
             name: the name in the guard tree and, with both values, in the reasons of a recompile.
 
         Raises:
@@ -249,7 +249,7 @@ class ComptimeContext:
         self._before_change()
         value = fn()
         try:
-            expected = copy.deepcopy(value)  # a list that is mutated in place must differ from what it was
+            expected = copy.deepcopy(value)  # detects a list that is mutated in place
         except Exception as error:
             raise ComptimeFailed(
                 f"guard_on({name!r}): the value of fn() cannot be copied for comparison: {type(error).__name__}: {error}\n"

@@ -45,7 +45,7 @@ _ALIASES = {
     "EOF": "q",
 }  # fmt: skip
 
-# how each command is written, in the order of `help`, which shows the first line of its docstring beside it
+# usage of each command, in the order of `help`, which prints the docstring of the command's method beside it
 _USAGE = {
     "s": "s(tep)",
     "n": "n(ext)",

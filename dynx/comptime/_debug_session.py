@@ -27,13 +27,13 @@ from dynx.errors import UsageError
 def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, internals: bool = False) -> Callable[..., Any]:
     """Wrap `fn` so that a call compiles it and runs it, with a debugger that steps through Dynamo's trace of its bytecode.
 
-    The wrapper returns what `fn` returns. The commands `s n u d until r c b p stack locals graph guards` mean what they mean in
-    Python's debugger, where it has the command; `help` lists all. The debugger stops at each graph break. `back` and `forward`
-    go through the recorded instructions without executing anything again, also after the trace has ended. `q` leaves the
-    debugger and lets the function continue.
+    The wrapper returns what `fn` returns. The commands `s n u d until r c b p` work as in Python's debugger; `stack`, `locals`,
+    `graph` and `guards` print Dynamo's state; `help` lists all commands. The debugger stops at each graph break. `back` and
+    `forward` go through the recorded instructions without executing anything again, also after the trace has ended. `q` leaves
+    the debugger and lets the function continue.
 
-    An observer: guards and graphs are the same with and without it. `p` and conditions read values without adding guards, and
-    containers as copies; functions and properties that they call really run.
+    An observer: guards and graphs are the same with and without it. `p` and breakpoint conditions add no guards and read copies
+    of containers; functions and properties that they call really run.
 
     Args:
         fn: a function or module; it may be compiled already, otherwise it gets the eager backend. Code that torch has compiled
@@ -113,7 +113,7 @@ class _BreakKey(NamedTuple):
     """Identifies the instruction of a graph break across attempts: Dynamo reaches it again after the restart."""
 
     compile_id: str
-    rows: int  # how many rows the attempt had there
+    rows: int  # number of rows of the attempt up to the instruction
 
 
 class Session(Handle):
@@ -153,7 +153,7 @@ class Session(Handle):
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        self.leave()  # also for a `step` that another tool has wrapped
+        self.leave()  # another tool may still call our `step`
         self.recorder.close()
         _on_thread.session = self._outer
 
@@ -214,7 +214,7 @@ class Session(Handle):
             self._debugger.stop_at(tx)
 
     def _stops_before(self, row: int, tx: Any) -> bool:
-        """Return whether to stop before an instruction; never stop at one that a restarted attempt only repeats."""
+        """Return whether to stop before an instruction; False for instructions that a restarted attempt only repeats."""
         attempt = self.trail.attempt(row)
         if attempt.rows <= attempt.replays:
             key = _BreakKey(attempt.compile_id, attempt.rows)

@@ -102,7 +102,7 @@ def carry_over(tx: Any, first: int) -> None:
     if attempt is None or not translator.can_break_here(tx):
         return
     _carried[_CarriedKey(threading.get_ident(), attempt.compile_id)] = _Carried(attempt, attempt.outputs[first:])
-    # the next attempt shows them at its end, unless it has no output itself: then nothing else runs at its end
+    # for a next attempt without output of its own, which shows nothing at its end
     after_compilation(_show_carried)
 
 

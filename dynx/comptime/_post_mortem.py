@@ -39,7 +39,7 @@ def post_mortem(on_break: Callable[[BreakState], Any] | None = None) -> PostMort
         requested them.
 
     Raises:
-        UsageError: `on_break` is not callable; on entering, that the block is open already.
+        UsageError: `on_break` is not callable, or the block is entered while it is open.
 
     Example:
         >>> import torch
@@ -152,8 +152,7 @@ def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> Break
 def _innermost(traced: Location, reported: Location | None) -> Location:
     """Return the location of a graph break: the traced frame's, or the one that torch's error reports if the lines differ.
 
-    The traced frame's location has columns. An exception of the traced code may have left frames that only torch's error
-    (`real_stack`) lists.
+    The traced frame's location has columns. An exception may have unwound frames that only torch's error (`real_stack`) lists.
     """
     if reported is None or (reported.file, reported.line) == (traced.file, traced.line):
         return traced

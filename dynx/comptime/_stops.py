@@ -1,6 +1,6 @@
 """Stop conditions of the debugger: predicates on rows, the indices of the instructions recorded in a trail.
 
-They are the same for instructions being traced and for recorded ones.
+The same predicates apply while tracing and to recorded instructions.
 """
 
 from __future__ import annotations

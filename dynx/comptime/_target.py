@@ -100,7 +100,7 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
                 f"line {line} is not in {function.__qualname__}, which is lines {first} to {first + len(lines) - 1} of "
                 f"{short_path(file)}\n  pass a line number of the file, not one counted from the start of the function"
             )
-        if not can_hold(function.__code__, statement):  # its `def`, signature or decorators
+        if not can_hold(function.__code__, statement):  # the line is part of the `def`, signature or decorators
             return Target(file, function, None)
     reach = reach_of(file, statement, trace_rules.why_never_traced)
     if reach.why_never is None:
@@ -225,7 +225,7 @@ def _name(target: Any) -> str:
 
 
 def functions_in(file: str, statement: Statement | None) -> Iterator[FunctionType]:
-    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; None: all."""
+    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; for None, yield all."""
     for function in gc.get_objects():
         is_in_file = type(function) is FunctionType and real_path(function.__code__.co_filename) == real_path(file)
         if is_in_file and (statement is None or any(_codes_with(function.__code__, statement))):

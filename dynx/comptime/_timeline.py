@@ -35,7 +35,7 @@ def timeline() -> Timeline:
         A context manager, whose results are readable inside the block and after it.
 
     Raises:
-        UsageError: on entering, that the block is open already.
+        UsageError: the block is entered while it is open.
 
     Example:
         >>> import torch
@@ -99,8 +99,8 @@ class Timeline(Handle):
         """Return the cost of tracing each source line, most expensive first.
 
         Args:
-            internals: whether to include lines of torch and the standard library; by default only those of the user's code and
-                of other libraries, which get the nodes of the lines of torch that they lead to.
+            internals: whether to include lines of torch and the standard library. By default, their nodes count for the line of
+                user or other library code that led to them.
         """
         if internals not in self._lines or self._clock is not None:
             attempts = (group[-1] for group in self._by_compile())

@@ -1,4 +1,4 @@
-"""Read a trail, the debugger's recording of traced instructions: the state before each, and which of them to show.
+"""Read a trail, the debugger's recording of traced instructions: the state before each, and which instructions to show.
 
 A *row* is the index of a recorded instruction; rows are numbered in the order in which the instructions were traced.
 """

@@ -3,25 +3,25 @@
 The problem
 ===========
 
-torch.compile does not keep compiled code with the callable that it returns. It keeps it with the *code object* of the function:
-Dynamo stores a list of cache entries in the code object's extra state, and every compiled wrapper of the same function uses the
-same list. An entry consists of
+torch.compile keeps compiled code with the *code object* of the function, not with the callable that it returns: Dynamo stores a
+list of cache entries in the code object's extra state, and every compiled wrapper of the same function uses the same list. An
+entry consists of
 
 - a tree of guards on the locals, globals and ambient state that the trace depended on,
 - the compiled bytecode,
 - the backend that compiled it, and its compile id (`0/1`: the second compilation of frame 0),
 - from torch 2.13 on a region number, if it was compiled with `isolate_recompiles`.
 
-Code objects are not the same as functions. A function with a graph break has a resume function for the part behind it, with a
-code object and entries of its own. Built-in modules, callable objects and functions with a decorator of torch run in one
-wrapper (`torch._dynamo.external_utils.wrap_inline`), so that all of them share one code object and one list.
+Code objects are not the same as functions. A function with a graph break has a resume function for the code after the break,
+with a code object and entries of its own. Built-in modules, callable objects and functions with a decorator of torch run in
+one wrapper (`torch._dynamo.external_utils.wrap_inline`), so that all of them share one code object and one list.
 
 How a call finds its entry
 ==========================
 
 A compiled wrapper installs its backend as the frame evaluation callback and calls the function. When the frame begins, torch
 
-1. checks the pinned entries of the code object, whose backend it does not compare;
+1. checks the pinned entries of the code object, without comparing their backends;
 2. checks the other entries, newest or most recently hit first: the region must be that of the wrapper or none, the backend must
    be the same object (or of the same type and equal), and all guards must hold. A hit moves the entry to the front;
 3. if none fits, compiles, unless the code object has `recompile_limit` (8) entries or was compiled
@@ -31,9 +31,9 @@ A compiled wrapper installs its backend as the frame evaluation callback and cal
 Neither `fullgraph`, `dynamic`, `mode`, `options` nor `torch._dynamo.config` is part of the lookup, unless it happens to change
 the identity of the backend or a guard. Hence:
 
-- A backend that is created again for each call of torch.compile (a lambda, a partial) never hits, and fills the limit.
-- Two backends on one function use one limit: recompiles of the first make the second run eagerly.
-- `fullgraph=True` may run code that was compiled with a graph break; a changed configuration runs code of the old one.
+- A backend that is created again for each call of torch.compile (a lambda, a partial) never hits, and uses up the limit.
+- Two backends on one function share one limit: recompiles with the first make the second run eagerly.
+- `fullgraph=True` may run code that was compiled with a graph break; after a change of configuration, the old code runs.
 
 What dynx.compile guarantees
 ============================
@@ -46,8 +46,8 @@ What dynx.compile guarantees
 3. *A list per key.* Entries of a backend are in a region of its own (from torch 2.13 on) or in a copy of the code object
    (before), so that they neither hit for nor count against another key.
 4. *The key is checked when it matters.* The configuration is read at each call, the backend when `dynx.compile` is called and
-   when it compiles. A backend that changed in between is not shared any more.
-5. *Nothing is hidden.* What differs is reported as the reason of the recompile; reaching a limit warns.
+   when it compiles. A backend that changed in between is no longer shared.
+5. *Nothing is hidden.* A difference between keys is reported as the reason of the recompile; reaching a limit warns.
 
 Consequences for reading and changing the cache
 ===============================================
@@ -58,8 +58,8 @@ Consequences for reading and changing the cache
   handle that dies with the guard manager, or raises `StaleEntry`.
 - Freeing an entry while another thread evaluates its guards crashes. `evict`, `reset`, `pin` and `Pin.remove` wait until no
   other thread is in a call of compiled code.
-- torch cannot remove a guard, a mark or a count. The counter of `count_hits` stays in an entry, an evicted entry still counts
-  towards the limit, and dict tags can only be removed together with the entry.
+- torch cannot undo changes of an entry. The counter of `count_hits` stays in the entry, dict tags can only be removed together
+  with the entry, and an evicted entry still counts towards the limit.
 - Guards take microseconds and may run code of the user. They are timed on copies (`_cost/profile`), and `would_recompile`
   evaluates them once, through torch's own lookup.
 """

@@ -1,4 +1,4 @@
-"""Profiles of dynamic sizes (PGO): record them, explain them, and begin the next process with them."""
+"""Profiles of dynamic sizes (PGO): record them, explain them, and start the next process with them."""
 
 from __future__ import annotations
 

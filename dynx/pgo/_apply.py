@@ -1,4 +1,4 @@
-"""Apply a profile: torch begins with its knowledge of dynamic sizes instead of learning it by recompiles."""
+"""Apply a profile: torch starts with the dynamic sizes in the profile instead of learning them by recompiles."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _applied: list[AppliedProfile] = []
 
 
 class AppliedProfile(Handle):
-    """Handle of an applied profile: `matches` says which of its functions are in the present source files.
+    """Handle of an applied profile; `matches` lists which of its functions are in the current source files.
 
-    `remove()` ends its effect on torch's next profile; sizes that are dynamic already stay so until `torch._dynamo.reset()`.
+    `remove()` stops applying the profile; sizes that are already dynamic stay dynamic until `torch._dynamo.reset()`.
     """
 
     def __init__(self, profile: ProfileData, found: Sequence[FrameMatch]) -> None:
@@ -45,12 +45,12 @@ class AppliedProfile(Handle):
 
     @property
     def replaced(self) -> frozenset[FrameKey]:
-        """The keys of functions that have another key in the source files, or that the source files do not have any more."""
+        """The keys of functions whose key in the current source files differs, or that the files no longer contain."""
         gone = (match for match in self.matches if match.state != "same" and not is_elsewhere(match))
         return frozenset(match.frame.key for match in gone if match.state != "not portable")
 
     def remove(self) -> None:
-        """Do not use the profile any more, from the next `torch._dynamo.reset()` on."""
+        """Stop applying the profile, from the next `torch._dynamo.reset()` on."""
         self._seeding.remove()
         if self._choosing is not None:
             self._choosing.remove()
@@ -66,7 +66,7 @@ class AppliedProfile(Handle):
 
 
 def applied() -> tuple[AppliedProfile, ...]:
-    """Return the handles of the profiles that are applied, in the order in which they were."""
+    """Return the handles of the applied profiles, the first applied first."""
     return tuple(_applied)
 
 
@@ -85,13 +85,13 @@ def apply(profile: ProfileData, *, strict: bool) -> AppliedProfile:
 
 
 def applied_without_notice(profile: ProfileData) -> AppliedProfile:
-    """Apply a profile that is saved again: differences from the source files are no reason for a warning."""
+    """Apply a profile without warning about differences from the source files, because it will be saved again."""
     _require_no_compilation()
     return AppliedProfile(profile, tuple(matches(profile.frames)))
 
 
 def notice(found: Sequence[FrameMatch]) -> str | None:
-    """Return which functions of a profile differ in the source files, and which of these are used; None if all are the same."""
+    """Return a message about the functions that differ in the source files, and whether they are used; None if none differ."""
     others = [match for match in found if match.state != "same"]
     if not others:
         return None
@@ -115,9 +115,9 @@ def _require_no_compilation() -> None:
 
 
 def _sizes(frames: Iterable[FrameProfile]) -> Mapping[CodeKey, Mapping[str, SourceProfile]]:
-    """Return what is known of each function, without sizes that the profile keeps dynamic although a line fixes them.
+    """Return the known sizes of each function, without those that stay dynamic although each graph specialized them.
 
-    No advice helps there: the graphs with these sizes are those that the caches have.
+    Advice to make such a size static would not help: the graphs in the caches were compiled with it dynamic.
     """
     frames = tuple(frames)
     fixed = {frame.key: always_fixed(frame.graphs) for frame in frames}

@@ -1,4 +1,4 @@
-"""`CacheKeys`: record the keys of graphs in torch's caches on disk, and what they were made of."""
+"""`CacheKeys`: record the keys of graphs in torch's caches on disk, with the parts of each key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CacheKeys(Handle):
         try:
             self._listener = KeyListener(self._note, _report)
         except UnsupportedTorch as error:
-            record(_trouble(error))  # there may be no listener of the bus yet
+            record(_trouble(error))  # not through the bus, which may have no listener yet
 
     def remove(self) -> None:
         """Stop recording."""
@@ -38,7 +38,7 @@ class CacheKeys(Handle):
             self._listener.remove()
 
     def on_start(self, compile_id: str, location: Location) -> None:
-        """Keep the location of the function that is compiled."""
+        """Store the location of the function that is being compiled."""
         self._places[compile_id] = location
 
     def _note(self, raw: RawKey) -> None:
@@ -50,7 +50,7 @@ class CacheKeys(Handle):
         if raw.cache == "aot_autograd":
             self._has_graph.add(place)
         elif place in self._has_graph:
-            raw = raw._replace(graph=[])  # made from the graph of the AOTAutograd key
+            raw = raw._replace(graph=[])  # omitted: derived from the graph of the AOTAutograd key
         graph, omitted = code_records(raw.graph)
         symbols = [symbol for symbol in raw.symbols if symbol.sources]
         location = self._places.get(raw.compile_id)
@@ -75,7 +75,7 @@ class CacheKeys(Handle):
 
 
 def _text_hash(location: Location | None) -> str | None:
-    """Return a hash of the text of a function, by which a run knows whether it was edited."""
+    """Return a hash of a function's source text, which shows whether the function was edited between two runs."""
     if location is None:
         return None
     function = function_at(functions_in(location.file), location.function.rpartition(".")[2], location.line)

@@ -1,4 +1,4 @@
-"""`cachediff`: why the graphs of one run are not found under the cache keys of another run."""
+"""`cachediff`: explain why the graphs of one run are not found under the cache keys of another run."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _NO_KEYS = """has no keys of graphs
 
 
 def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> CacheDiff:
-    """Compare the cache keys of two runs: why do graphs of `b` miss the caches that `a` filled?
+    """Explain why graphs of run `b` miss the caches that run `a` filled, by comparing their cache keys.
 
-    Works without torch, on run files. A graph that the caches had is no miss, whichever run stored it: that is read from the
-    caches' own reports. Of the others, keys are compared part by part: torch's build, its configuration option by option,
-    global state, inputs, names of symbols, and the graph line by line. A difference that follows from another one is left out.
+    Works without torch, on run files. A graph that the caches reported as a hit is not a miss, whichever run stored it. The key
+    of each other graph is compared part by part: torch's build, its configuration option by option, global state, inputs, names
+    of symbols, and the graph line by line. A difference that follows from another difference is left out.
 
     Args:
-        a: the first run, which filled the caches: a run or a watch with `detail="full"`, its run file, or what `pgo.record()`
-            returned.
-        b: the second run, which missed.
+        a: the first run, which filled the caches: a run or a watch with `detail="full"`, its run file, or the recorder that
+            `pgo.record()` returned.
+        b: the second run, which missed the caches.
 
     Returns:
-        The causes, each with what it was in `a` and in `b`, the line, and one advice; those of all graphs are merged. It is
-        false if no graph of `b` missed or bypassed the caches.
+        The causes, each with its values in `a` and in `b`, the line, and advice; equal causes of several graphs are merged. The
+        result is false if no graph of `b` missed or bypassed the caches.
 
     Raises:
         BadRunFile: a file is not a run file.
@@ -92,7 +92,7 @@ class _Comparison:
             others = [one.key for one in compilation if one not in known and not one.is_hit]
             same, different = same + len(known), different + len(others)
             elsewhere += len(compilation) - len(known) - len(others)
-            # a graph of the FX graph cache is made from that of the AOTAutograd cache, whose key comes first
+            # the first key is that of the AOTAutograd cache; the graph of the FX graph cache is made from its graph
             if others:
                 causes += self._causes(others[0])
             else:
@@ -105,7 +105,7 @@ class _Comparison:
         return [event for event in self.second.caches if event.result == "bypass"]
 
     def _causes(self, key: CacheKey) -> tuple[CacheCause, ...]:
-        """Return how a key differs from the key of the first run that is most like it, with the fewest causes."""
+        """Return the causes by which a key differs from the most similar key of the first run."""
         similar = [other for other in self.first.cache_keys if (other.cache, other.is_backward) == (key.cache, key.is_backward)]
         candidates = [other for other in similar if function_of(other.location) == function_of(key.location)]
         if not candidates and (bypass := self._bypass_in_first(key.cache, key.location)):
@@ -128,7 +128,7 @@ class _Comparison:
             yield other, tuple(causes_of(other, key, self._settings.get(other.settings), self._settings.get(key.settings)))
 
     def _lost(self, key: CacheKey) -> CacheCause:
-        """Return why a graph was not found although its key is one of the first run."""
+        """Return the cause of a miss whose key the first run has too."""
         before = self._known[digest(key)]
         if key.directory != before.directory:
             advice = "set TORCHINDUCTOR_CACHE_DIR to the same directory in both runs"
@@ -146,13 +146,13 @@ class _Comparison:
         return next((event for event in events if event.result == "bypass"), None)
 
     def _not_stored(self, key: CacheKey, bypass: CacheEvent) -> CacheCause:
-        """Return the cause of a graph that the first run could not store, and that the second looked up."""
+        """Return the cause of a miss on a graph that the first run could not store."""
         cache, rule = _BYPASSED[key.cache]
         reason, advice = bypass.reason or _NO_REASON, f"the first run could not store it: see `dynx rule {rule}`"
         return CacheCause("bypass", cache, reason, "looked up", key.location, advice, rule)
 
     def _bypassed(self, event: CacheEvent) -> CacheCause:
-        """Return the cause of a graph that the second run could not store, whether or not the first could."""
+        """Return the cause of a graph that the second run could not store, whether or not the first run could store it."""
         cache, rule = _BYPASSED[event.cache]
         before = self._bypass_in_first(event.cache, event.location)
         if before is not None:
@@ -168,7 +168,7 @@ def _distance(first: CacheKey, second: CacheKey) -> int:
 
 
 def _weight(causes: tuple[CacheCause, ...]) -> int:
-    """Return how unlike two keys are: names of symbols are the least difference."""
+    """Return how much two keys differ; different names of symbols count least."""
     return sum(1 if cause.kind == "symbol name" else 3 for cause in causes)
 
 

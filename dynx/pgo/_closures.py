@@ -7,7 +7,7 @@ from dynx._torch.shapes.closure_hash import stabilize
 
 
 class StableClosureHash(Handle):
-    """Handle of the replaced hash; `remove()` restores torch's own."""
+    """Handle of the replaced closure hash; `remove()` restores torch's own hash."""
 
     def __init__(self) -> None:
         self._wrapping = stabilize()
@@ -19,11 +19,11 @@ class StableClosureHash(Handle):
 
 
 def stable_closure_hash() -> StableClosureHash:
-    """Hash what a function closes over by code, names and constants, so that its profile (PGO) fits in the next process.
+    """Hash the functions in a closure by code, names and constants, so that the profile (PGO) fits in the next process.
 
-    torch takes `hash()` of the code objects, which depends on PYTHONHASHSEED and on addresses: a function with a closure learns
-    its dynamic sizes again in each process, and the stored profile grows each time. Applies to torch's own profile too, and has
-    to be installed in each process before the first compilation. torch 2.11 leaves the closure out, and is not changed.
+    torch uses `hash()` of the code objects, which depends on PYTHONHASHSEED and on addresses: for a function with a closure,
+    torch learns the dynamic sizes again in each process, and the stored profile grows each time. Applies to torch's own profile
+    too. Install it in each process before the first compilation. torch 2.11 does not hash closures, and is not changed.
 
     The hash depends on the version of Python, as bytecode does.
 

@@ -22,8 +22,8 @@ def explained(
 
     Args:
         profile: The profile.
-        source: Only this source: `L['x']`, or `x` for short.
-        dim: Only this dim.
+        source: Yield only sizes of this source: `L['x']`, or `x` for short. None: all.
+        dim: Yield only sizes of this dim. None: all.
         lines: The line that first used a source, by key of the function and source.
         fixed: The line that specialized a size, by key of the function, source and dim.
     """

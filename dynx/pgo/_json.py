@@ -1,6 +1,6 @@
-"""Write a profile as JSON and read it, strictly: a profile that was read in part would make other sizes dynamic.
+"""Write and read profiles as JSON. Reading is strict: a profile that was read in part would make other sizes dynamic.
 
-Sizes are numbers, `"dynamic"`, or null where they are not known; the file is sorted, so that equal profiles are equal files.
+Sizes are numbers, `"dynamic"`, or null if unknown; the output is sorted, so that equal profiles give equal files.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from dynx.records.profile import (
 
 SCHEMA = 1
 _MAX_DIMS = 64  # of a tensor in torch
-_MIN, _MAX = -(2**63), 2**63 - 1  # of a number
-_MAX_COUNT = 2**31  # lines and dims are less
-_SHORT = 100  # characters of a compile id
+_MIN, _MAX = -(2**63), 2**63 - 1  # range of an integer
+_MAX_COUNT = 2**31  # line numbers and dims are smaller
+_SHORT = 100  # characters of a usual compile id
 _MAX_TEXT = 10_000  # characters of a path or source
 _HEXADECIMAL = re.compile(r"-?[0-9a-f]{1,16}")  # torch's own hash of a closure may be negative
 _FRAME = ("file", "file_hash", "name", "line", "closure", "qualname", "source_hash", "offset", "graphs", "sources")
 
 
 def write(profile: ProfileData) -> str:
-    """Return a profile as JSON with one source a line."""
+    """Return a profile as JSON with one source per line."""
     head = {"dynx_profile": SCHEMA, **profile.extra, "torch": list(profile.torch), "runs": dict(sorted(profile.runs.items()))}
     lines = json.dumps(head, indent=1, allow_nan=False)[:-2]
     frames = ",\n".join(map(_frame_text, profile.frames))
@@ -59,7 +59,7 @@ def _frame_text(frame: FrameProfile) -> str:
 
 
 def _graph_data(graph: Graph) -> dict[str, list[list[Any]]]:
-    """Return a graph as lists by source, each with the dim and a value, or with the dim and the bounds of a symbol."""
+    """Return a graph as a dict from source to lists, each of a dim and a value, or of a dim and the bounds of a symbol."""
     data: dict[str, list[list[Any]]] = {}
     for source, dim, marked, low, high in graph:
         data.setdefault(source, []).append([dim, low, high] if marked else [dim, low])
@@ -104,7 +104,7 @@ def read(data: bytes) -> ProfileData:
 
 @contextmanager
 def _within(*path: object) -> Iterator[None]:
-    """Add to a message where in the document the problem is; the readers of values do not know, which makes them fast."""
+    """Add the path in the document to an error message; for speed, readers of values do not track the path."""
     try:
         yield
     except InvalidProfile as error:
@@ -172,14 +172,14 @@ def _seen(data: Any) -> Seen:
             raise InvalidProfile("a value is no size, which is an int from 0 on")
     elif (value := _number(value)) is None or value == DYNAMIC:
         raise InvalidProfile("a value is no number")
-    # what `_text` checks, without a call for nearly all: these are a third of all texts
+    # the checks of `_text`, inlined for speed: compile ids are a third of all texts
     if type(compile_id) is not str or len(compile_id) > _SHORT or not compile_id.isprintable():
         compile_id = _text(compile_id)
     return Seen(dim, value, _text(run), compile_id)
 
 
 def _sizes(value: Any, texts: tuple[str, ...]) -> Atoms:
-    """Return sizes or strides; `texts` are those that one may be besides `"dynamic"`."""
+    """Return sizes or strides; `texts` are the strings that an item may be besides `"dynamic"`."""
     if value is None or value == DYNAMIC:
         return DYNAMIC if value else None
     sizes = _list(value)
@@ -195,7 +195,7 @@ def _no_number(value: Any, texts: tuple[str, ...]) -> str | None:
 
 
 def _number(value: Any) -> Atom:
-    """Return a number that is no size, such as an argument `k`; of a tensor, `"dynamic"`."""
+    """Return a number that is not a size, such as an argument `k`; for a tensor, it is `"dynamic"`."""
     if (type(value) is int and _MIN <= value <= _MAX) or (type(value) is float and math.isfinite(value)):
         return value
     if value is None or (isinstance(value, str) and value in (DYNAMIC, *NOT_FINITE)):
@@ -207,7 +207,7 @@ _PRODUCTS = tuple(f"size({dim})*stride({dim})" for dim in range(_MAX_DIMS))
 
 
 def _text(value: Any) -> str:
-    if type(value) is str and len(value) <= _MAX_TEXT and value.isprintable():  # nearly all
+    if type(value) is str and len(value) <= _MAX_TEXT and value.isprintable():
         return value
     if not isinstance(value, str):
         raise InvalidProfile("a text is missing, or no text")

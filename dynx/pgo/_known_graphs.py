@@ -1,9 +1,9 @@
-"""Graphs that earlier runs compiled: which of them a call can have again, and which sizes were dynamic in them for nothing.
+"""Choose among the graphs that earlier runs compiled, and find the sizes that were dynamic in them without use.
 
-A second process finds a graph in the caches on disk only if the same sizes are dynamic in it as before. torch begins with every
-size dynamic that ever had two values, and with that may ask for a graph that no run has compiled: a loop over `x.size(0)` fixes
-it to each value in turn, `x[:, :16]` has a graph of its own for a width of 16. So a profile keeps with which sizes the graphs
-of a function were compiled, and a call that one of them fits is traced with these.
+A process finds a graph in the caches on disk only if the same sizes are dynamic as when the graph was stored. With a profile,
+torch makes every size dynamic that ever had two values, and so may trace a graph that no run has compiled: a loop over
+`x.size(0)` specializes the size to each value in turn, and `x[:, :16]` has a separate graph for a width of 16. Therefore a
+profile stores the sizes with which each graph of a function was compiled; a call that fits a graph is traced with its sizes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dynx.records.profile import DYNAMIC, Graph, GraphSize
 Place = tuple[str, int | None]  # source and dim
 
 _MARKED, _STATIC = True, False
-_MAX_STATIC = 3  # graphs of a function; torch gives up after eight
+_MAX_STATIC = 3  # graphs with static sizes of a function; torch gives up after eight
 
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
-    """Return with which sizes a graph was compiled, without those that the program marked as dynamic itself."""
+    """Return the sizes with which a graph was compiled, without sizes that the program itself marked as dynamic."""
     symbol_of = {source: symbol for symbol in symbols for source in symbol.sources}
     latest = {update.source: update for update in updates}
     found = (size for update in latest.values() for size in _sizes_of(update, symbol_of))
@@ -39,7 +39,7 @@ def _sizes_of(update: RawUpdate, symbol_of: Mapping[str, RawSymbol]) -> Iterator
         name = symbol_name(update.source, dim)
         if known.get(dim) == DYNAMIC or (dim is not None and update.known.size == DYNAMIC):
             yield GraphSize(update.source, dim, _MARKED, *_range(value, symbol_of.get(name)))
-        elif name not in symbol_of:  # else `mark_dynamic` or `dynamic=True` comes before what torch learns
+        elif name not in symbol_of:  # otherwise `mark_dynamic` or `dynamic=True` overrides what torch learned
             yield GraphSize(update.source, dim, _STATIC, value, value)
 
 
@@ -52,7 +52,7 @@ def _range(value: int | float | str, symbol: RawSymbol | None) -> tuple[int | fl
 
 
 def _bound(text: str) -> int | None:
-    """Return a bound as torch writes it; None for infinity, and for one that is no int."""
+    """Convert a bound that torch wrote as text to an int; return None for infinity and for anything but an int."""
     return int(text) if text.lstrip("-").isdigit() and len(text) < 19 else None
 
 
@@ -62,22 +62,22 @@ def symbol_name(source: str, dim: int | None) -> str:
 
 
 def chooser(graphs: Mapping[CodeKey, tuple[Graph, ...]]) -> Callable[[Traced], Graph | None]:
-    """Return a function that returns the graph to trace again: of those that fit the call the one with the most symbols.
+    """Return a function that chooses the graph with whose sizes to trace a call: the fitting graph with the most symbols.
 
-    Where a comparison of the program has one of the values as its limit, a trace may take the other branch: of `x[:, :16]` with
-    a width of 16. Then a graph without such a limit is better.
+    If a size of the call is at the limit of a comparison in the program, the trace may take the other branch, as `x[:, :16]`
+    does for a width of 16. Graphs without such a size are preferred.
 
-    Of graphs in which a size is static that is dynamic in others, a few of each function are returned: a process that calls it
-    with many of these values would compile as many graphs, up to torch's limit of recompiles.
+    At most `_MAX_STATIC` graphs of a function are chosen in which a changing size is static: otherwise a process with many
+    values of that size would compile one graph for each, up to the recompile limit.
     """
     dynamic = {key: (_marked(known) | _changing(known)) - needless(known) for key, known in graphs.items()}
-    returned: dict[CodeKey, set[Graph]] = {key: set() for key in graphs}  # of those with a static size
+    returned: dict[CodeKey, set[Graph]] = {key: set() for key in graphs}  # graphs with a static size that changes
 
     def choose(traced: Traced) -> Graph | None:
         key, known = traced.key, graphs.get(traced.key, ())
         values = {source: sizes(source, traced.locals, traced.globals) for graph in known for source, *_ in graph}
         fitting = [graph for graph in known if all(_admits(size, values[size.source]) for size in graph)]
-        # the one with the most symbols comes first, and `min` returns the first
+        # graphs with more symbols come first, and `min` returns the first minimum
         best = min(fitting, key=lambda graph: any(_is_limit(size, values[size.source]) for size in graph), default=None)
         if best is None or not _static(best) & dynamic[key]:
             return best
@@ -91,7 +91,7 @@ def chooser(graphs: Mapping[CodeKey, tuple[Graph, ...]]) -> Callable[[Traced], G
 
 def _admits(size: GraphSize, sizes: tuple[int, ...] | float | None) -> bool:
     if sizes is None:
-        return True  # cannot be read before it is traced
+        return True  # the value cannot be read before tracing
     value = _value(size, sizes)
     return value is not None and size.admits(value)
 
@@ -108,9 +108,9 @@ def _value(size: GraphSize, sizes: tuple[int, ...] | float) -> float | None:
 
 
 def needless(graphs: Iterable[Graph]) -> set[Place]:
-    """Return the sizes that a line fixed wherever they were dynamic, and without which a graph was compiled.
+    """Return the sizes that were specialized in each graph in which they were dynamic, and that are static in another graph.
 
-    In that graph all sizes are dynamic that are of use. Without such a graph the next process would compile it anew.
+    That other graph must have no useful size static. Without such a graph, making the size static would need a new compilation.
     """
     graphs = tuple(graphs)
     useful = _useful(graphs)
@@ -119,7 +119,7 @@ def needless(graphs: Iterable[Graph]) -> set[Place]:
 
 
 def always_fixed(graphs: Iterable[Graph]) -> set[Place]:
-    """Return the sizes that a line fixed wherever they were dynamic, although no graph was compiled without them."""
+    """Return the sizes that each graph specialized in which they were dynamic, except those in `needless`."""
     graphs = tuple(graphs)
     return _marked(graphs) - _useful(graphs) - needless(graphs)
 

@@ -1,4 +1,4 @@
-"""What became of each graph of a run in torch's caches on disk, as the caches themselves report it."""
+"""Combine the cache keys of a run with the hits and misses that torch's caches on disk report."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class HasCacheKeys(Protocol):
 
 
 class Lookup(NamedTuple):
-    """A key of a run, and whether the cache had it; None where the run does not say."""
+    """A key of a run, and whether the cache had it; None if the run does not record that."""
 
     key: CacheKey
     is_hit: bool | None
 
 
 def lookups(run: HasCacheKeys) -> list[list[Lookup]]:
-    """Return the lookups of each compilation, that in the AOTAutograd cache first.
+    """Return the lookups of each compilation, those in the AOTAutograd cache first.
 
-    A graph that is in the AOTAutograd cache is looked up nowhere else, although torch may make a key for the FX graph cache. A
-    key that was looked up twice, as after a reset, counts once: as a miss, if it was one.
+    After a hit in the AOTAutograd cache there is no other lookup, although torch may compute a key for the FX graph cache. A
+    key that was looked up repeatedly, for example after a reset, counts once: as a miss if any of its lookups missed.
     """
     compilations = list(_compilations(run))
     missed = {digest(one.key) for found in compilations for one in found if one.is_hit is False}
@@ -59,7 +59,7 @@ def _compilations(run: HasCacheKeys) -> Iterator[list[Lookup]]:
 
 
 def _is_hit(results: set[str]) -> bool | None:
-    """Return whether all lookups of one cache in a compilation were hits; None for some of forward and backward graph."""
+    """Return whether the lookups of a compilation in one cache were hits; None if there were none, or hits and misses."""
     return {"hit"} <= results if ("hit" in results) != ("miss" in results) else None
 
 
@@ -69,7 +69,7 @@ def digest(key: CacheKey) -> tuple[str, str]:
 
 
 def function_of(location: Location | None) -> tuple[str, str] | None:
-    """Return the file's name and the function of a key or event, by which two runs have it in common."""
+    """Return file name and function of a location, by which graphs of two runs are matched; None without a location."""
     return (basename(location.file), location.function) if location is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Find the functions of a profile in the present source files."""
+"""Find the functions of a profile in the current source files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESUMES = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
 
 
 def described(frames: Iterable[FrameProfile]) -> Iterator[FrameProfile]:
-    """Yield frames with the qualified names of their functions and the hashes of their texts, where the file is as it was."""
+    """Yield the frames, with the qualified name and source hash of each function whose file is unchanged."""
     hash_of = cache(file_hash)
     for frame in frames:
         function = function_at(functions_in(frame.file), _own_name(frame.name), frame.line)
@@ -29,7 +29,7 @@ def described(frames: Iterable[FrameProfile]) -> Iterator[FrameProfile]:
 
 
 def matches(frames: Iterable[FrameProfile]) -> Iterator[FrameMatch]:
-    """Yield for each frame whether the source has it now."""
+    """Yield for each frame whether the current source files contain its function."""
     hash_of = cache(file_hash)
     present = cache(lambda file, wanted: _present(file, wanted, hash_of))
     for frame in frames:
@@ -49,7 +49,7 @@ def _match(frame: FrameProfile, file: str | None, *, is_same: bool) -> FrameMatc
         return FrameMatch(frame, "same", file, frame.line)
     name = os.path.basename(file)
     functions = [function for function in functions_in(file) if function.name == _own_name(frame.name)]
-    functions.sort(key=lambda function: function.qualname != frame.qualname)  # equal texts: first the function of this name
+    functions.sort(key=lambda function: function.qualname != frame.qualname)  # of equal texts, prefer the same name
     for function in functions:
         if function.digest == frame.source_hash:
             return FrameMatch(frame, "moved", file, function.line + frame.offset, f"{name} has changed, not this function")
@@ -63,7 +63,7 @@ def _match(frame: FrameProfile, file: str | None, *, is_same: bool) -> FrameMatc
 
 
 def is_elsewhere(match: FrameMatch) -> bool:
-    """Return whether the file of a function was not found: under another name torch finds it by its content."""
+    """Return whether the file of a function was not found; torch may find it, since it identifies files by content."""
     return match.state == "gone" and match.file is None
 
 
@@ -74,7 +74,7 @@ def _is_namesake(function: SourceFunction, frame: FrameProfile) -> bool:
 def present_frame(match: FrameMatch) -> FrameProfile | None:
     """Return a frame as torch identifies its function now; None if the function is gone, or its hash is not portable.
 
-    A file that was not found may be elsewhere: torch finds it by its content.
+    A file that was not found may have another path: torch identifies it by its content.
     """
     if match.state == "same" or is_elsewhere(match):
         return match.frame
@@ -83,7 +83,7 @@ def present_frame(match: FrameMatch) -> FrameProfile | None:
     name = match.frame.name
     if name != _own_name(name):
         name = re.sub(r"_at_\d+$", f"_at_{match.line}", name)
-    graphs = () if match.state == "changed" else match.frame.graphs  # it has other graphs now
+    graphs = () if match.state == "changed" else match.frame.graphs  # a changed function has other graphs
     return replace(match.frame, file=match.file, file_hash=file_hash(match.file), line=match.line, name=name, graphs=graphs)
 
 
@@ -94,9 +94,9 @@ def _own_name(name: str) -> str:
 
 
 def _present(file: str, wanted: str, hash_of: Callable[[str], str]) -> str | None:
-    """Return the path of a source file here: with the same path, else with the same end below a folder of `sys.path`.
+    """Return the path of a source file: the recorded path, else one that ends alike in the working directory or `sys.path`.
 
-    The end is the file's name and its folder, or only the name for a file with the same content.
+    The common ending must include folder and name of the file; the name is enough for a file with the same content.
     """
     if os.path.isfile(file):
         return file

@@ -1,8 +1,8 @@
 """Join, compare and prune profiles.
 
-The join is that of torch (`pgo.FrameStateSizeEntry.__ior__`): of two different values the dim is dynamic, and what one profile
-does not know the other decides. It is commutative, associative and idempotent, so that profiles of many processes can be merged
-in any order, and more than once.
+Profiles are joined as in torch (`pgo.FrameStateSizeEntry.__ior__`): a dim with two different values is dynamic, and a value
+that only one profile knows is kept. The join is commutative, associative and idempotent, so that profiles of many processes can
+be merged in any order, and more than once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dynx.records.profile import (
 
 Selects = Callable[[FrameProfile, str, int | None], bool]
 
-_KEPT = 4  # values of a dim from each end
+_KEPT = 4  # smallest values of a dim that are kept, and as many of the largest
 _MAX_GRAPHS = 32  # of a function; torch gives up after eight in one process
 
 
 def join_frames(frames: Iterable[FrameProfile]) -> tuple[FrameProfile, ...]:
-    """Return frames with one frame for each function, sorted."""
+    """Join the frames of each function into one, and return them sorted."""
     joined: dict[object, FrameProfile] = {}
     for frame in frames:
         known = joined.get(frame.key)
@@ -39,7 +39,7 @@ def join_frames(frames: Iterable[FrameProfile]) -> tuple[FrameProfile, ...]:
 
 
 def join_runs(profiles: Iterable[ProfileData]) -> dict[str, str]:
-    """Return the descriptions of all runs by id; of two descriptions of one run the first in alphabetical order."""
+    """Return the descriptions of all runs by id; a run with several descriptions keeps the alphabetically first."""
     runs: dict[str, str] = {}
     for profile in profiles:
         for run, text in profile.runs.items():
@@ -64,7 +64,7 @@ def _join_frame(a: FrameProfile, b: FrameProfile) -> FrameProfile:
 
 
 def kept_graphs(graphs: Iterable[Graph]) -> tuple[Graph, ...]:
-    """Return each graph once, the one with the most symbols first; of many, those with the fewest are left out."""
+    """Return the graphs without duplicates, sorted by number of symbols, largest first, at most `_MAX_GRAPHS`."""
     different = {repr(graph): graph for graph in graphs}  # not a set: 1 and 1.0 are equal
     return tuple(sorted(different.values(), key=_generality)[:_MAX_GRAPHS])
 
@@ -75,7 +75,7 @@ def _generality(graph: Graph) -> tuple[int, int, str]:
 
 
 def _join_extra(a: Mapping[str, object], b: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields of a newer dynx in both; of two values the first in alphabetical order, whichever came first."""
+    """Join the fields that a newer dynx wrote; of two values keep the alphabetically first, so that order does not matter."""
     return {key: min((side[key] for side in (a, b) if key in side), key=str) for key in sorted({*a, *b})}
 
 
@@ -84,7 +84,7 @@ def _first(a: str | None, b: str | None) -> str | None:
 
 
 def join(a: SourceProfile, b: SourceProfile) -> SourceProfile:
-    """Return what two profiles together know of one source.
+    """Join two profiles of one source.
 
     >>> join(SourceProfile(size=(2, 4)), SourceProfile(size=(2, 6))).size
     (2, 'dynamic')
@@ -120,12 +120,12 @@ def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
 
 
 def with_seen(source: SourceProfile, seen: Iterable[Seen]) -> SourceProfile:
-    """Return what is known of a source, with further values that were seen."""
+    """Return the profile of a source with further values that it had."""
     return source._replace(seen=_kept((*source.seen, *seen)))
 
 
 def changes(before: ProfileData, after: ProfileData) -> Iterator[ProfileChange]:
-    """Yield each size and number in which two profiles differ; functions are the same if torch takes them for the same."""
+    """Yield each size and number in which two profiles differ; functions are matched by the key that torch uses."""
     frames_before, frames_after = ({frame.key: frame for frame in profile.frames} for profile in (before, after))
     for key in sorted({*frames_before, *frames_after}, key=str):
         old, new = frames_before.get(key), frames_after.get(key)
@@ -145,11 +145,11 @@ def _dims(frame: FrameProfile | None, source: str) -> Iterator[tuple[int | None,
 
 
 def forgotten(frames: Iterable[FrameProfile], forget: Selects, *, with_graphs: bool) -> Iterator[FrameProfile]:
-    """Yield frames in which the dynamic sizes that `forget(frame, source, dim)` selects are not known any more.
+    """Yield the frames with the dynamic sizes that `forget(frame, source, dim)` selects made unknown.
 
-    A size that is not known is static in the next run until it has a second value there; one with a known value would be
-    dynamic at once if that run begins with another value. With `with_graphs` the graphs in which it is dynamic are forgotten
-    too; without, it is dynamic again for a value with which only such a graph was compiled.
+    An unknown size is static in the next run until it has a second value there; a size with a known value would become dynamic
+    at once if that run starts with another value. With `with_graphs`, the graphs in which the size is dynamic are removed too;
+    without, the size is dynamic again in calls that only such a graph fits.
     """
     for frame in frames:
         sources = {name: _forget(frame, name, source, forget) for name, source in frame.sources.items()}

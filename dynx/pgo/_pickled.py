@@ -1,7 +1,7 @@
 """Read the profile that torch stores as a pickle, without running any code that the pickle names.
 
 Torch: `pickle.dumps(pgo._CODE_STATE)` in `code_state_<job>_<rank>_<tag>.pkl`, alike in 2.11, 2.13 and 2.15. torch reads it with
-`pickle.load`, which runs whatever a file from somebody else contains.
+`pickle.load`, which executes any code that the file names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 MAX_BYTES = 64 * 2**20  # of a profile; a function takes about a kilobyte
 
 _CLASSES = ("CodeId", "CodeState", "FrameStateSizeEntry", "InferStride", "AutoDynamic", "AutoUnset")
-# in torch's profiles, with every protocol from 2 on
+# the opcodes of torch's profiles, for every pickle protocol from 2 on
 _OPCODES = """
     PROTO FRAME STOP MARK POP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE
     EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD
@@ -25,7 +25,7 @@ _OPCODES = """
 
 
 class InvalidProfile(ValueError):
-    """Raised for data that are no profile; the message says what is wrong, and where. Nothing of them was executed."""
+    """Raised for data that is not a profile; the message says what is wrong and where. No part of the data was executed."""
 
 
 def read(data: bytes) -> Mapping[Any, Any]:
@@ -48,7 +48,7 @@ def read(data: bytes) -> Mapping[Any, Any]:
 
 
 def _check_opcodes(data: bytes) -> None:
-    """Refuse opcodes that torch's profiles do not have, and object numbers for which a reader would allocate gigabytes."""
+    """Reject opcodes that torch's profiles do not have, and object numbers that would make pickle allocate gigabytes."""
     count, allowed = 0, frozenset(_OPCODES.split())
     try:
         for opcode, argument, position in pickletools.genops(data):
@@ -64,7 +64,7 @@ def _check_opcodes(data: bytes) -> None:
 
 
 class _Reader(pickle.Unpickler):
-    """Finds no class but empty ones; they are new for each file, since a pickle can set attributes of a class."""
+    """Replaces classes of torch by empty classes, new for each file because a pickle can set attributes of a class."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

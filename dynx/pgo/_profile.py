@@ -35,11 +35,11 @@ Sizes = str | Iterable[PrunableSize]  # a regular expression of sources, or size
 
 @dataclass(frozen=True, slots=True)
 class Profile(ProfileData):
-    """What a program taught torch of its sizes: which are static, which dynamic, by function and source.
+    """A profile of dynamic sizes: which sizes of a program are static or dynamic, by function and source.
 
-    torch keeps such a profile (PGO, profile-guided optimization) as a pickle for one job and rank. This one is JSON that can be
-    read, compared, merged over runs and ranks, and applied in another process or checkout, which then compiles each graph
-    once, with the sizes dynamic that were dynamic in the end.
+    torch keeps such a profile (PGO, profile-guided optimization) as a pickle for one job and rank. A `Profile` is saved as JSON
+    that can be read, compared, merged over runs and ranks, and applied in another process or checkout. That process compiles
+    each graph once, with the sizes dynamic that were dynamic at the end of the recorded runs.
 
     Example:
         >>> import os, tempfile, torch
@@ -58,9 +58,9 @@ class Profile(ProfileData):
 
     @classmethod
     def capture(cls) -> Profile:
-        """Return what torch knows in this process, since its first compilation or the last `torch._dynamo.reset()`.
+        """Return torch's profile of this process, since its first compilation or the last `torch._dynamo.reset()`.
 
-        The values that made a size dynamic are not part of it, since torch drops them; `pgo.record` keeps them.
+        It does not contain the values that made a size dynamic, since torch drops them; `pgo.record` keeps them.
 
         Raises UnsupportedTorch if torch has no `torch._dynamo.pgo`.
         """
@@ -74,7 +74,7 @@ class Profile(ProfileData):
     def load(cls, path: str | os.PathLike[str]) -> Profile:
         """Return the profile in a JSON file that `save` wrote.
 
-        Raises OSError if the file cannot be read, and BadProfile if it is damaged, too large or something else.
+        Raises OSError if the file cannot be read, and BadProfile if it is damaged, too large or not a profile.
         """
         data = _bytes_of(path)
         try:
@@ -108,11 +108,11 @@ class Profile(ProfileData):
         return cls(join_frames(described(frames)), torch=versions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the profile as JSON, atomically: another process reads the file before or after, never half of it.
+        """Write the profile as JSON, atomically: another process reads the old or the new file, never a part.
 
-        Raises OSError if the file cannot be written, also if its folder does not exist; then the file before is as it was.
+        Raises OSError if the file cannot be written or its folder does not exist; an existing file is then unchanged.
         """
-        target = Path(os.path.realpath(path))  # a link stays a link
+        target = Path(os.path.realpath(path))  # keeps a symbolic link
         require_folder(target)
         draft = target.with_name(f".{uuid4().hex}.draft")
         try:
@@ -123,7 +123,7 @@ class Profile(ProfileData):
             raise
 
     def merge(self, *others: ProfileData) -> Profile:
-        """Return what these profiles know together, as torch does: of two different values the size is dynamic.
+        """Join this profile with others as torch does: a size with two different values is dynamic.
 
         The order of profiles does not matter, and a profile that is merged twice counts once.
         """
@@ -141,20 +141,20 @@ class Profile(ProfileData):
         """Return for each dynamic size and number the values that it had, with run and compile id.
 
         Args:
-            source: only this one, as `L['x']` or `x`.
-            dim: only this dim.
+            source: report only this source, `L['x']` or `x`. Default: all.
+            dim: report only this dim. Default: all.
         """
         return DynamicSizes(tuple(explained(self, source, dim)), self.runs)
 
     def prune(self, *, keep: Sizes | None = None, drop: Sizes | None = None) -> Profile:
-        """Return a profile in which fewer sizes are dynamic: those that are not in `keep`, or are in `drop`, are not known.
+        """Return a profile with fewer dynamic sizes: dynamic sizes that are not in `keep`, or are in `drop`, become unknown.
 
-        A size that is not known is static at first, and dynamic after a second value, as in a program without a profile.
+        An unknown size is static at first, and dynamic after a second value, as in a program without a profile.
 
         Args:
             keep: a regular expression that the whole source has to match, such as `L['x']` with its brackets escaped; or sizes
                 that `Recorder.prunable` returned.
-            drop: likewise.
+            drop: the same types as `keep`.
 
         Raises:
             UsageError: a regular expression is invalid.
@@ -164,21 +164,21 @@ class Profile(ProfileData):
         def is_forgotten(frame: FrameProfile, source: str, dim: int | None) -> bool:
             return (keep is not None and not kept(frame, source, dim)) or (drop is not None and dropped(frame, source, dim))
 
-        with_graphs = isinstance(keep, str) or isinstance(drop, str)  # chosen by the user, not because a line fixes them
+        with_graphs = isinstance(keep, str) or isinstance(drop, str)  # chosen by the user, not because a line specialized them
         return replace(self, frames=tuple(forgotten(self.frames, is_forgotten, with_graphs=with_graphs)))
 
     def apply(self, *, strict: bool = False) -> AppliedProfile:
-        """Let torch begin with this profile: in this process, after a `torch._dynamo.reset()` too, until the handle is removed.
+        """Make torch start with this profile in this process, also after `torch._dynamo.reset()`, until the handle is removed.
 
-        torch finds a function by the content of its file, its first line and name. Where a file has changed, a function with
-        the same text is used at its new line, and one with the same name and another text too, both with a `DynxWarning`.
+        torch finds a function by the content of its file, its first line and name. If a file has changed, the sizes of a
+        function apply at the function's new line if its text, or else its name, is the same; a `DynxWarning` reports both.
         Functions with a closure get a hash that is the same in every process, see `stable_closure_hash`.
 
         Args:
             strict: raise instead of warning.
 
         Raises:
-            UsageError: torch has compiled a function already; or with `strict`, a function is not the same in the source.
+            UsageError: torch has already compiled a function; or with `strict`, a function differs in the source.
             UnsupportedTorch: torch has no `torch._dynamo.pgo`.
         """
         from dynx.pgo._apply import apply
@@ -186,19 +186,19 @@ class Profile(ProfileData):
         return apply(self, strict=strict)
 
     def verify(self) -> ProfileMatches:
-        """Return for each function whether the source has it: the same, moved, changed or gone; or hashed for one process.
+        """Return for each function whether the source has it: same, moved, changed or gone; or not portable to other processes.
 
-        Files are looked for at their path, and else by their folder and name below the current folder and `sys.path`.
+        A file is searched at its path, then by folder and name below the current folder and `sys.path`.
         """
         return ProfileMatches(tuple(matches(self.frames)))
 
     def to_dynamic_sources(self, *, dims: bool = False) -> str:
         """Return the sources with a dynamic size for `TORCH_COMPILE_DYNAMIC_SOURCES` (`torch.compiler.config.dynamic_sources`).
 
-        That setting has no functions: a source is dynamic in all of them.
+        That setting does not distinguish functions: a source is dynamic in all of them.
 
         Args:
-            dims: name the dims, as `L['x']:0`, for torch 2.13 or newer; without, all sizes of a tensor are dynamic.
+            dims: include the dims, as in `L['x']:0`, for torch 2.13 or newer. If False, all sizes of a tensor are dynamic.
         """
         sources = {(name, source) for frame in self.frames for name, source in frame.sources.items()}
         found = {(name, dim) for name, source in sources for dim, value in source.dims() if value == DYNAMIC}
@@ -215,7 +215,7 @@ class Profile(ProfileData):
 
 
 def _dynamic_source(name: str, dim: int | None) -> str:
-    """Return an entry of `dynamic_sources`; a name with a comma, which separates entries, as a regular expression."""
+    """Return an entry of `dynamic_sources`; a name with a comma, which would separate entries, is a regular expression."""
     text = re.escape(name).replace(",", ".") if "," in name else name
     return text if dim is None else f"{text}:{dim}"
 

@@ -1,4 +1,4 @@
-"""`record`: which values made each size dynamic, and which dynamic sizes were of no use."""
+"""`record`: record which values made each size dynamic, and which dynamic sizes were useless."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Place = tuple[RawCodeId, str, int | None]  # function, source, dim
 class Recorder(Handle):
     """Records the values of sizes and numbers while torch compiles; a context manager.
 
-    What it recorded stays readable after `remove()`, and after `torch._dynamo.reset()`.
+    Recorded values stay readable after `remove()`, and after `torch._dynamo.reset()`.
     """
 
     def __init__(self, run: str | None) -> None:
@@ -54,8 +54,8 @@ class Recorder(Handle):
         self._fixed: dict[Place, Location | None] = {}  # dynamic sizes that a graph specialized, and the line that did
         self._useful: set[Place] = set()  # dynamic sizes that a graph has as a symbol
         self._graphs: dict[RawCodeId, list[Graph]] = {}  # by the function that was called
-        self._called: dict[RawCodeId, set[RawCodeId]] = {}  # by function: those into which it was inlined
-        self._begun_with = list(applied())  # profiles, also those that are applied later
+        self._called: dict[RawCodeId, set[RawCodeId]] = {}  # by function: the compiled functions that include it
+        self._begun_with = list(applied())  # applied profiles, including those applied later
         self._events: list[Record] = []
         self._listener = SizeListener(self._note, self._note_graph, _warn)
         self._cache_keys = CacheKeys(self._events.append)
@@ -74,7 +74,7 @@ class Recorder(Handle):
 
     @property
     def cache_settings(self) -> tuple[KeySettings, ...]:
-        """torch's configuration in these keys."""
+        """torch's configurations, to which `cache_keys` refer."""
         return tuple(event for event in self._events if isinstance(event, KeySettings))
 
     @property
@@ -83,11 +83,11 @@ class Recorder(Handle):
         return tuple(event for event in self._events if isinstance(event, CacheEvent))
 
     def profile(self, *, prune: bool = True) -> Profile:
-        """Return the profile of what was compiled while this recorded, joined with the profiles that are applied.
+        """Return the profile of the recorded compilations, joined with the applied profiles.
 
         Args:
-            prune: leave out the sizes of `prunable()`, with which the graph of the next process would differ: a size that
-                is marked as dynamic and specialized leaves another name of a symbol, or a runtime assertion.
+            prune: leave out the sizes in `prunable()`. They would change the graph of the next process: a dynamic size that is
+                specialized changes the name of a symbol, or adds a runtime assertion.
         """
         import torch
 
@@ -106,8 +106,8 @@ class Recorder(Handle):
     def prunable(self) -> tuple[PrunableSize, ...]:
         """Return the sizes that are dynamic in the profile although each graph specialized them, with the line that did.
 
-        Only those without which a graph was compiled, with all others dynamic: the next process finds that graph in the caches.
-        Any other size would be static in it for the first time.
+        Contains only sizes that are static in a graph in which all useful sizes are dynamic: the next process finds that graph
+        in the caches. With any other size static, it would compile a new graph.
         """
         return self._prunable(self.profile(prune=False))
 
@@ -115,8 +115,8 @@ class Recorder(Handle):
         """Return for each dynamic size and number the values that it had, with run and compile id.
 
         Args:
-            source: only this one, as `L['x']` or `x`.
-            dim: only this dim.
+            source: report only this source, `L['x']` or `x`. Default: all.
+            dim: report only this dim. Default: all.
         """
         fixed = {(_key(code), name, size): line for (code, name, size), line in self._fixed.items()}
         lines = {(_key(code), name): line for (code, name), line in self._lines.items()}
@@ -189,8 +189,8 @@ def record(run: str | None = None) -> Recorder:
         run: a name for this run in profiles; by default the time and the process id.
 
     Returns:
-        A handle and context manager. `explain` says why a size is dynamic, `prunable` which dynamic sizes were specialized
-        anyway, `profile` returns what to save for the next process.
+        A handle and context manager. `explain` returns the values that made a size dynamic, `prunable` the dynamic sizes that
+        were specialized anyway, `profile` the profile to save for the next process.
 
     Raises:
         UnsupportedTorch: torch has no `torch._dynamo.pgo.update_automatic_dynamic`.
@@ -209,7 +209,7 @@ def record(run: str | None = None) -> Recorder:
 
 
 def _dynamic_places(updates: list[RawUpdate]) -> Iterator[Place]:
-    """Yield the sizes and numbers that torch took for dynamic, each once."""
+    """Yield the sizes and numbers that torch treated as dynamic, without duplicates."""
     yield from dict.fromkeys(
         (update.code, update.source, dim) for update in updates for dim, value in update.known.dims() if value == DYNAMIC
     )

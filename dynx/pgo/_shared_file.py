@@ -16,8 +16,8 @@ from dynx.pgo._profile import Profile, require_folder
 def load_all(path: Path) -> Profile:
     """Return the profile in a file, joined with those that processes wrote beside it because they could not lock it.
 
-    An empty profile if there is no such file. Raises OSError and BadProfile as `Profile.load` does, and FileNotFoundError if
-    there is no such folder.
+    Returns an empty profile if there is no such file. Raises OSError and BadProfile as `Profile.load` does, and
+    FileNotFoundError if there is no such folder.
     """
     require_folder(path)
     found = [one for one in (path, *_beside(path)) if one.is_file()]
@@ -25,16 +25,16 @@ def load_all(path: Path) -> Profile:
 
 
 def update(path: Path, change: Callable[[Profile], Profile]) -> Path:
-    """Replace a profile by `change(profile)` while no other process does; return the path of the file that was written.
+    """Replace the profile in a file by `change(profile)` under a lock; return the path of the file that was written.
 
-    Where files cannot be locked, as on some network file systems, this process writes a file of its own beside it,
+    If the file system cannot lock files, as some network file systems, this process writes a separate file beside it,
     `profile.pid-<host>-<pid>.json`, which `load_all` reads too.
 
-    Raises OSError if neither file can be written, and BadProfile if the file is no profile; it is left as it is.
+    Raises OSError if neither file can be written, and BadProfile if the file is not a profile, which is left unchanged.
     """
     require_folder(path)
     try:
-        with _locked(Path(os.path.realpath(path))):  # of two links to one file
+        with _locked(Path(os.path.realpath(path))):  # all links to a file share one lock
             change(Profile.load(path) if path.is_file() else Profile()).save(path)
             return path
     except NotLocked:
@@ -49,9 +49,9 @@ class NotLocked(OSError):
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file beside `path`, which is replaced and cannot be locked itself; it is deleted at the end.
+    """Hold a lock on a lock file beside `path`, and delete the lock file at the end.
 
-    A process that waited for the lock may have opened a file that is deleted by now, and then opens the new one.
+    `path` itself is replaced, so it cannot be locked. A process that waited may hold a deleted lock file, and then tries again.
     """
     try:
         import fcntl
@@ -61,7 +61,7 @@ def _locked(path: Path) -> Iterator[None]:
     while True:
         with lock.open("a") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX)  # ends with the process
+                fcntl.flock(file, fcntl.LOCK_EX)  # released when the process ends
             except OSError as error:
                 lock.unlink(missing_ok=True)
                 raise NotLocked from error
@@ -70,12 +70,12 @@ def _locked(path: Path) -> Iterator[None]:
             try:
                 yield
             finally:
-                lock.unlink(missing_ok=True)  # while it is locked: nobody else holds this one
+                lock.unlink(missing_ok=True)  # while it is locked, so no other process holds it
             return
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether a path is that of an open file."""
+    """Return whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`warm_start`: begin a process with what the processes before it learned, and save what this one learns."""
+"""`warm_start`: start a process with the profile that earlier processes saved, and save what this process learns."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from dynx.symbols._install import active
 class WarmStart(Handle):
     """Handle of a warm start: `remove()` saves the profile; without it, the profile is saved when the interpreter exits.
 
-    `matches` says which functions of the profile the present source files have.
+    `matches` lists which functions of the profile are in the current source files.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()  # the program may change directory
         profile = load_all(self._path)
         self._pid = os.getpid()
-        with ExitStack() as stack:  # undoes the first if the second fails
+        with ExitStack() as stack:  # undoes earlier steps if a later step fails
             if active() is None:
                 stack.enter_context(install())
             stack.enter_context(stable_closure_hash())
             self._applied = stack.enter_context(applied_without_notice(profile))
             self._recorder = stack.enter_context(record())
             self._stack = stack.pop_all()
-        self.learned: Profile | None = None  # that was saved
+        self.learned: Profile | None = None  # the profile of this process, once it is saved
         self.saved: Path | None = None
         atexit.register(self.remove)
 
@@ -47,14 +47,14 @@ class WarmStart(Handle):
         return self._applied.matches
 
     def remove(self) -> None:
-        """Save what was learned into the file, and compile as without it from the next `torch._dynamo.reset()` on.
+        """Save what was learned into the file, and stop using the profile from the next `torch._dynamo.reset()` on.
 
-        If the file cannot be written, that is reported on stderr, and the program goes on.
+        If the file cannot be written, an error is reported on stderr, and the program continues.
         """
         atexit.unregister(self.remove)
         stack, self._stack = self._stack, ExitStack()
         with stack:
-            if self.saved is None and os.getpid() == self._pid:  # what a forked child compiled is not that of the run
+            if self.saved is None and os.getpid() == self._pid:  # forked children do not belong to the run
                 self._save()
 
     def _save(self) -> None:
@@ -72,14 +72,14 @@ class WarmStart(Handle):
 
 
 def warm_start(path: str | os.PathLike[str]) -> WarmStart:
-    """Begin with the profile in a file, name symbols by their source, and save what this process learns into the file.
+    """Start with the profile in a file, name symbols by their source, and save what this process learns into the file.
 
     A process that runs every day then finds its graphs in torch's caches on disk: the same sizes are dynamic from the start
     (`Profile.apply`), and symbols have the same names (`symbols.install`). Call it before the first compilation. `dynx run
     --pgo profile.json` does the same for a program that is not changed.
 
-    All ranks of a job may share the file. One that does not exist begins empty; the first process with dynx's names of symbols
-    misses the caches. An installed scheme for names is kept.
+    All ranks of a job may share the file; a missing file counts as an empty profile. The first process with dynx's names of
+    symbols misses the caches. A scheme for names that is already installed is kept.
 
     Args:
         path: the profile, in a folder that exists.
@@ -89,9 +89,9 @@ def warm_start(path: str | os.PathLike[str]) -> WarmStart:
         exits.
 
     Raises:
-        BadProfile: there is a file that is no profile; it is left as it is.
+        BadProfile: the file is not a profile; it is left unchanged.
         OSError: the file cannot be read, or its folder does not exist.
-        UsageError: torch has compiled a function already.
+        UsageError: torch has already compiled a function.
         UnsupportedTorch: torch has no `torch._dynamo.pgo`, or no `ShapeEnv._generate_unique_id`.
 
     Example:

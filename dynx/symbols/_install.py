@@ -30,19 +30,19 @@ class InstalledScheme(Handle):
 def install(scheme: str | Scheme = "blake63") -> InstalledScheme:
     """Name symbols by a hash of their source, so that a name does not depend on the other symbols of a graph.
 
-    torch takes the hash modulo 100 and, if that number is in use, the next one: a size that one process marks as dynamic and
-    another does not changes the names of others, and thereby the keys of the FX graph cache and of the AOTAutograd cache.
+    torch uses a hash modulo 100 or, if that number is in use, the next free number. If a size is dynamic in only one of two
+    processes, other symbols may have different names, and so may the keys of the FX graph cache and of the AOTAutograd cache.
 
     All processes that share a cache have to use the same scheme. Names are part of the cache keys: the first run after
     `install` misses where torch's own names would have hit.
 
     Args:
-        scheme: `"blake63"` or `"blake31"`, the first 63 or 31 bits of the BLAKE2b hash; or a function of the source, such as
-            `L['x'].size()[0]`, and of the number of its numbers that were in use (0, then 1, 2, ...), which returns a
-            non-negative int and depends on nothing else.
+        scheme: `"blake63"` or `"blake31"`, the first 63 or 31 bits of the BLAKE2b hash; or a function `(source, attempt)` that
+            returns a non-negative int and depends only on its arguments: the source, such as `L['x'].size()[0]`, and the
+            attempt, which starts at 0 and increases by 1 each time that the returned number is already in use.
 
     Returns:
-        A handle and context manager; `remove()` restores torch's method exactly. Of several handles the newest is in force.
+        A handle and context manager; `remove()` restores torch's method exactly. The newest of several handles is in force.
 
     Raises:
         UsageError: no scheme has this name, or the function does not return the same non-negative int in equal calls.

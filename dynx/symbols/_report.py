@@ -19,14 +19,14 @@ _TORCH = 100  # torch's own numbers are a hash modulo 100
 
 
 def report(shape_env: Any) -> SymbolReport:
-    """Describe the symbols of a graph: name, source, value in the traced call, range, and what fixed them to one value.
+    """Describe the symbols of a graph: name, source, value in the traced call, range, and the line that specialized each.
 
     Args:
-        shape_env: a `ShapeEnv`, or what contains one: the `GraphModule` that a backend gets, or a `FakeTensorMode`.
+        shape_env: a `ShapeEnv`, or an object that contains one: the `GraphModule` that a backend gets, or a `FakeTensorMode`.
 
     Returns:
-        A record, in the order in which the symbols were created. A symbol is `collided` if another source had its number
-        already, so that its name depends on that order.
+        A record with the symbols in the order of their creation. A symbol is `collided` if another source already had its
+        number, so that its name depends on that order.
 
     Raises:
         UsageError: there is no `ShapeEnv` in the argument, as in a graph whose shapes are all static.
@@ -58,7 +58,7 @@ def _symbol(raw: RawSymbol) -> Symbol:
 
 
 def _was_moved(raw: RawSymbol) -> bool:
-    """Return whether torch, of whose choice nothing is recorded, took another number than that of the source."""
+    """Return whether the number in a symbol's name differs from torch's hash of its source."""
     match = _NAME.match(raw.name)
     return match is not None and bool(raw.sources) and int(match["number"]) != _number_of_torch(raw.sources[0])
 
@@ -68,11 +68,11 @@ def _number_of_torch(source: str) -> int:
 
 
 def audit(names: Iterable[str], *, bits: int | None = 63) -> tuple[NameCollision, ...]:
-    """Return the sources that want the same number, with a hash of so many bits; `bits=None` asks for torch's own numbers.
+    """Return the sources whose names collide with a hash of `bits` bits.
 
     Args:
-        names: sources, such as `L['x'].size()[0]`; equal ones count once.
-        bits: bits of the hash, 1 to 63.
+        names: sources, such as `L['x'].size()[0]`; duplicates count once.
+        bits: bits of the hash, 1 to 63; None for torch's own numbers.
 
     Raises:
         UsageError: `bits` is out of range.

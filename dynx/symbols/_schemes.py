@@ -8,28 +8,28 @@ from hashlib import blake2b
 
 from dynx.errors import UsageError
 
-Scheme = Callable[[str, int], int]  # the source, and how many numbers of it were in use; to a number
+Scheme = Callable[[str, int], int]  # from the source and the attempt, see `install`, to a number
 
-_MAX_ATTEMPTS = 64  # of a scheme; then the next number above all others is used, so that allocation ends
+_MAX_ATTEMPTS = 64  # then the number above all used numbers is taken, so that allocation ends
 _EXAMPLES = ("L['x'].size()[0]", "L['self'].scale")
 
 
 def hashed(source: str, attempt: int, bits: int) -> int:
-    """Return the first bits of the BLAKE2b hash of a source; attempts after the first hash the attempt's number too.
+    """Return the first bits of the BLAKE2b hash of a source; after attempt 0, the attempt is hashed too.
 
-    Source: BLAKE2b as in RFC 7693, `hashlib.blake2b`; it does not depend on PYTHONHASHSEED.
+    Reference: BLAKE2b as in RFC 7693, `hashlib.blake2b`; it does not depend on PYTHONHASHSEED.
     """
     data = source.encode() if not attempt else b"%s\0%d" % (source.encode(), attempt)
     return int.from_bytes(blake2b(data, digest_size=8).digest()) >> (64 - bits)
 
 
 def blake63(source: str, attempt: int) -> int:
-    """Return 63 bits: two of 1,000 sources of a graph have equal numbers with a probability of 5e-14."""
+    """Return 63 bits of the hash; among 1,000 sources of a graph, a collision has a probability of 5e-14."""
     return hashed(source, attempt, 63)
 
 
 def blake31(source: str, attempt: int) -> int:
-    """Return 31 bits, for consumers of names that store their number in 32: of 1,000 sources two are equal with 2e-4."""
+    """Return 31 bits of the hash, for 32-bit consumers; among 1,000 sources, a collision has a probability of 2e-4."""
     return hashed(source, attempt, 31)
 
 
@@ -38,7 +38,7 @@ _BITS: tuple[tuple[Scheme, int], ...] = ((blake63, 63), (blake31, 31))
 
 
 def scheme_of(scheme: str | Scheme) -> Scheme:
-    """Return the scheme with this name, or a function of the user after a trial on two sources.
+    """Return the scheme with this name, or a function of the user after a test on two sources.
 
     Raises UsageError for unknown names, and for functions that do not return non-negative ints or differ between equal calls.
     """
@@ -59,13 +59,13 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
 
 
 def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
-    """Return a function that returns the number of a source, and whether its own number (of attempt 0) was in use."""
-    bits = next((bits for known, bits in _BITS if known is scheme), None)  # a scheme of the user may have no hash
+    """Return a function that returns the number of a source, and whether that of attempt 0 was in use."""
+    bits = next((bits for known, bits in _BITS if known is scheme), None)  # not a dict: a user's scheme may be unhashable
     if bits is None:
         return partial(allocated, scheme)
     unused_bits = 64 - bits
 
-    def allocate(source: str, used: set[int]) -> tuple[int, bool]:  # `hashed` without its calls: it runs for each symbol
+    def allocate(source: str, used: set[int]) -> tuple[int, bool]:  # `hashed`, inlined because it runs for each symbol
         number = int.from_bytes(blake2b(source.encode(), digest_size=8).digest()) >> unused_bits
         return (number, False) if number not in used else allocated(scheme, source, used)
 
@@ -73,7 +73,7 @@ def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
 
 
 def allocated(scheme: Scheme, source: str, used: set[int]) -> tuple[int, bool]:
-    """Return the number of a source, and whether its own number (of attempt 0) was in use."""
+    """Return the number of a source, and whether that of attempt 0 was in use."""
     number = checked(scheme, source, 0)
     if number not in used:
         return number, False

@@ -1,7 +1,7 @@
-"""Arithmetic and comparisons of dynamic numbers in a callback: facts for `ctx.check`, which nothing evaluates.
+"""Arithmetic and comparisons of dynamic numbers in a callback; the results, for `ctx.check`, are not evaluated.
 
-Python converts the operand of `if`, `and`, `not` and the parts of `4 < n < 9` to a bool. torch answers that with a guard, or
-with an error far from the line, so an `Expression` converts only if the answer follows from what the trace knows already.
+Python converts the operand of `if`, `and`, `not` and the parts of `4 < n < 9` to a bool. torch would add a guard, or raise an
+error far from the line, so an `Expression` converts only if the trace already implies the answer.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "&": operator.and_,
     "|": operator.or_,
 }
-# how strongly an operator binds, as in Python: an operand that binds less needs parentheses
+# precedence of operators as in Python: an operand of lower precedence needs parentheses
 _COMPARISON, _UNARY, _ATOM = 1, 8, 10
 _STRENGTH: Final[dict[str, int]] = {"|": 2, "&": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7, "**": 9}
 
 
 class Number:
-    """The operators of `ComptimeVar` and of what it computes: of constants a Python value, else an `Expression`."""
+    """Base class with the operators of `ComptimeVar` and `Expression`; with constants only, they return Python values."""
 
     _tx: Any
-    _siblings: MutableSet[Any]  # everything that the context ends with its callback
-    __array_ufunc__ = None  # numpy leaves its operators with a ComptimeVar to this class
+    _siblings: MutableSet[Any]  # objects that become invalid when the callback ends
+    __array_ufunc__ = None  # makes numpy defer to the operators of this class
 
     @property
     def value(self) -> Any:
-        """The number as torch has it."""
+        """A SymInt, SymFloat or SymBool if the number is dynamic, else a Python value."""
         raise NotImplementedError
 
     def _has_value(self) -> bool:
@@ -170,7 +170,7 @@ class Number:
         return self._settled(shape_facts.constant_of(raw)) if _is_symbolic(raw) else raw
 
     def _settled(self, known: Any) -> Any:
-        """Return what the trace knows of this number; raise NotConstant if evaluating it would need a guard."""
+        """Return `known`, the value that the trace implies; raise NotConstant if it is None."""
         if known is not None:
             return known
         unbacked = shape_facts.is_unbacked(self.value)
@@ -191,7 +191,7 @@ class Expression(Number):
     def __init__(self, of: Number, value: Any, text: str, strength: int, parts: tuple[Any, ...]) -> None:
         self._tx, self._siblings = of._tx, of._siblings
         self._value, self._text, self._strength = value, text, strength
-        self._parts = parts  # conditions that hold if and only if this one does
+        self._parts = parts  # conditions whose conjunction is equivalent to this condition
         self._siblings.add(self)
 
     @property
@@ -213,17 +213,17 @@ class Expression(Number):
 
 
 def plain(operand: Any) -> Any:
-    """Return the value of a `ComptimeVar` or `Expression`, and anything else as it is."""
+    """Return the value of a `ComptimeVar` or `Expression`; return any other object unchanged."""
     return operand.value if isinstance(operand, Number) else operand
 
 
 def conjuncts(condition: Any) -> tuple[Any, ...]:
-    """Return the conditions that `&` combines, as torch has them: torch makes no use of the parts of a conjunction."""
+    """Return the conditions that `&` combines, as SymBools or bools: torch infers nothing from the conjunction itself."""
     return condition._parts if isinstance(condition, Expression) else (plain(condition),)
 
 
 def _combine(of: Number, left: Any, symbol: str, right: Any) -> Any:
-    """Return `left symbol right`, as an `Expression` if one of them is a dynamic number; `of` is the operand of this module."""
+    """Return `left symbol right`, as an `Expression` if an operand is dynamic; `of` is the operand that is a `Number`."""
     if symbol in ("==", "!=") and not _are_comparable(left, right):
         return symbol == "!="
     first, second = _raw(of, left), _raw(of, right)
@@ -236,7 +236,7 @@ def _combine(of: Number, left: Any, symbol: str, right: Any) -> Any:
             raise _not_a_number(of, operand)
     _require_same_kind(of, (left, right), symbol)
     strength = _STRENGTH.get(symbol, _COMPARISON)
-    # of `a - (b - c)` the parentheses are needed, of `(a - b) - c` not; powers are grouped from the right
+    # `a - (b - c)` needs its parentheses, `(a - b) - c` does not; powers group from the right
     least_left, least_right = (_ATOM, _UNARY) if symbol == "**" else (strength + (strength == _COMPARISON), strength + 1)
     text = f"{_text(left, least_left)} {symbol} {_text(right, least_right)}"
     if symbol == "**" and isinstance(second, torch.SymInt) and not isinstance(first, (float, complex, torch.SymFloat)):
@@ -258,7 +258,7 @@ def _wrap(of: Number, result: Any, text: str, strength: int, parts: tuple[Any, .
 
 
 def _are_comparable(left: Any, right: Any) -> bool:
-    """Return whether `==` compares values: tensors and objects equal only themselves, but a number is no tensor."""
+    """Return whether `==` compares values, not identity; true for a tensor and a dynamic number, so that this raises."""
     without_value = [operand for operand in (left, right) if not _has_value(operand)]
     return not without_value or (any(map(_is_tensor, without_value)) and (_is_dynamic(left) or _is_dynamic(right)))
 
@@ -276,7 +276,7 @@ def _is_dynamic(operand: Any) -> bool:
 
 
 def _raw(of: Number, operand: Any) -> Any:
-    """Return an operand as torch has it, a number of another library as Python's; raise NotConstant if it has no value."""
+    """Return an operand's value, with numbers of other libraries converted to Python's; raise NotConstant if it has none."""
     if not _has_value(operand):
         raise _not_a_number(of, operand)
     raw = plain(operand)

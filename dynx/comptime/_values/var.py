@@ -19,8 +19,8 @@ class ComptimeVar(Number):
     in the program would add. A variable is valid until its callback ends; after that only its text (`repr`) is left, and
     everything else raises ComptimeFailed.
 
-    Arithmetic and comparisons of constants return Python values. With a dynamic number they return an expression that nothing
-    evaluates, for `ctx.check`, `ctx.assume` and `ctx.constrain`: `ctx.check(ctx.local("n") % 2 == 0)`. `&`, `|` and `~` combine
+    Arithmetic and comparisons of constants return Python values. With a dynamic number they return an unevaluated expression
+    for `ctx.check`, `ctx.assume` and `ctx.constrain`: `ctx.check(ctx.local("n") % 2 == 0)`. `&`, `|` and `~` combine
     conditions. Used as a bool, a dynamic number or condition raises NotConstant, unless the answer needs no guard.
     """
 

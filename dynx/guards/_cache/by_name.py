@@ -1,4 +1,4 @@
-"""Find compiled functions by the qualified names that reports show, also nested ones such as `main.<locals>.step`."""
+"""Find compiled functions by the qualified names in reports, including nested functions (`main.<locals>.step`)."""
 
 from __future__ import annotations
 

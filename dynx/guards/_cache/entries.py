@@ -20,8 +20,8 @@ from dynx.guards._cache import hits
 from dynx.guards._cache.target import location_of
 from dynx.records import Entry
 
-# A guard manager (torch's GuardManagerWrapper, which is not typed) is freed with its entry. Its handle is never used again, so
-# that a record cannot find another entry, also if torch reuses the compile id after a reset.
+# A guard manager (torch's GuardManagerWrapper, which is not typed) is freed with its entry. Handles are never reused, so a
+# record cannot find a different entry, even if torch reuses the compile id after a reset.
 _handles: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _managers: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _codes: WeakKeyDictionary[Any, ref[CodeType]] = WeakKeyDictionary()  # weak, because a code object keeps its entries alive

@@ -74,7 +74,7 @@ def not_counting_any(code: CodeType) -> Iterator[None]:
 def count_hits(fn: Any) -> HitCount:
     """Count how often each cache entry of a callable is run, while the `with` block runs.
 
-    Entries that are compiled in the block are counted from their second call on: the first ends in the compilation.
+    An entry that is compiled inside the block is counted from its second call on: the call that compiles it is not a hit.
 
     A counter is a guard that always holds, at the end of the entry's guards. torch cannot remove guards, so the counter stays
     until the entry is freed; it costs each call less than 0.1 µs.

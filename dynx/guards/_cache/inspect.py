@@ -19,11 +19,11 @@ from dynx.records import CacheReport, Entry
 def inspect(fn: Any) -> CacheReport:
     """List every cache entry of a callable, with the tree of its guards.
 
-    Entries of the function come first, the oldest in front; those of its resume functions follow. Modules and functions with a
-    decorator of torch share one code object; of its entries those of the same class or function are listed.
+    Entries of the function come first, then those of its resume functions, oldest first. Modules and functions with a
+    decorator of torch share one code object; of its entries, only those of the same class or function are listed.
 
     The records are plain data. A guard's `location` is the line that torch keeps; `requesters` are all lines that asked for the
-    guard, known for what was compiled inside `dynx.watch()`.
+    guard, known for code that was compiled inside `dynx.watch()`.
 
     Args:
         fn: A function, method or module, compiled or not.
@@ -50,8 +50,8 @@ def inspect(fn: Any) -> CacheReport:
 def evict(entry: Entry) -> None:
     """Remove one cache entry; the next call that would have matched its guards compiles again.
 
-    Waits until no other thread is in a call of compiled code, and holds calls that other threads begin. torch counts the entry
-    towards the recompile limit until `guards.reset`.
+    Waits until no other thread is in a call of compiled code, and may delay calls that other threads begin. torch counts the
+    entry towards the recompile limit until `guards.reset`.
 
     Args:
         entry: A record from `guards.inspect`.
@@ -73,11 +73,9 @@ def evict(entry: Entry) -> None:
 def reset(fn: Any) -> None:
     """Remove all cache entries of one callable and let it compile again, even if it has reached a recompile limit.
 
-    `torch._dynamo.reset()` does this for all functions.
-
-    Covers resume functions. `torch._dynamo.reset()` crashes if another thread is in a call of the function; this waits
-    as `guards.evict` does. Modules and functions with a decorator of torch share one code object, which is reset
-    for all of them.
+    Also resets its resume functions. `torch._dynamo.reset()` resets all functions, and may crash if another thread is in a call
+    of compiled code; `guards.reset` waits as `guards.evict` does. Modules and functions with a decorator of torch share one
+    code object, which is reset for all of them.
 
     Args:
         fn: A function, method or module, compiled or not.
@@ -90,9 +88,7 @@ def reset(fn: Any) -> None:
 
 
 def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
-    """Make torch check one cache entry before all others and not count it towards the recompile limit.
-
-    This holds until `remove()` of the handle is called.
+    """Make torch check one cache entry before all others, and not count it towards the recompile limit, until `remove()`.
 
     torch checks pinned entries first and **does not compare backends** for them: every torch.compile of this function, with any
     backend and configuration, runs this entry when its guards hold. Pinning **removes all entries of the function that are not
@@ -100,14 +96,14 @@ def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
 
     Args:
         entry: A record from `guards.inspect`.
-        unsafe_ignore_backend: Has to be True: accept that the entry also runs for other backends.
+        unsafe_ignore_backend: Must be True, to accept that the entry also runs for other backends.
 
     Returns:
         A handle and context manager; `remove()` removes the entry from the cache.
 
     Raises:
         StaleEntry: The entry is not in the cache any more.
-        UsageError: `unsafe_ignore_backend` is not True, the entry is already pinned, or for the reasons of `guards.evict`.
+        UsageError: `unsafe_ignore_backend` is not True, the entry is already pinned, or threads prevent it, see `guards.evict`.
     """
     if not unsafe_ignore_backend:
         raise UsageError(

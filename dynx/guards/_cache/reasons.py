@@ -1,4 +1,4 @@
-"""Find the guards because of which cache entries do not match a call, also of entries compiled outside `dynx.watch()`."""
+"""Find the guards of cache entries that a call fails, including entries that were compiled outside `dynx.watch()`."""
 
 from __future__ import annotations
 

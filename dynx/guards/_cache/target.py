@@ -28,7 +28,7 @@ class CompiledCall(NamedTuple):
     is_disabled: bool = False  # nothing is compiled
     bound: tuple[Any, ...] = ()  # arguments to insert before those of the call: `self` of a method, those of a partial
     named: Mapping[str, Any] = MappingProxyType({})  # keyword arguments of a partial
-    unknown: tuple[str, ...] = ()  # what else the call runs, and may compile
+    unknown: tuple[str, ...] = ()  # descriptions of further code that the call runs and may compile
 
 
 def compiled_call_of(target: Any) -> CompiledCall:
@@ -52,7 +52,7 @@ def compiled_call_of(target: Any) -> CompiledCall:
     if not unwrapped.is_compiled and any(unwrap(layer.value).is_compiled for layer in unwrapped.layers[1:]):
         return CompiledCall(None, f"{_name(target)} is a wrapper, whose code runs before the compiled function that it wraps")
     run = unwrapped.compiled
-    current = getattr(run, "dynx_now", None)  # of dynx.compile: the compiled function for torch's configuration as it is now
+    current = getattr(run, "dynx_now", None)  # set by dynx.compile: returns the function for torch's current configuration
     parts = lookup.compiled_parts(current() if current is not None else run)
     if parts is None:
         raise UsageError(f"{_name(target)} is not compiled\n  pass what torch.compile or dynx.compile returned for it")
@@ -112,7 +112,7 @@ def codes_of(fn: Any) -> list[CodeType]:
 
 
 def user_code_of(fn: Any) -> CodeType | None:
-    """Return the code object of the user's function under torch.compile and decorators; for a module, of `forward`."""
+    """Return the code object of the user's function inside torch.compile and decorators; for a module, of `forward`."""
     module = unwrap(fn).module
     function = function_of(unwrap(fn if module is None else module.forward).through("compiled", "method", "decorator"))
     return None if function is None else function.__code__

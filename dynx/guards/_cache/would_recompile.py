@@ -20,8 +20,8 @@ from dynx.records import Verdict
 def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     """Predict whether a call of a compiled callable would compile, and why; the returned Verdict is true if it would.
 
-    Nothing is compiled and the function does not run: torch looks the call up with the backend, configuration, stance and
-    region that it would have, and is stopped before the first instruction. Guards are evaluated as in a call, so they may run
+    Nothing is compiled and the function does not run: torch's own lookup, with the backend, configuration, stance and region of
+    the call, is stopped before the first instruction of the function. Guards are evaluated as in a call, so they may run
     properties and `__eq__` of your classes.
 
     Args:
@@ -30,9 +30,9 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A verdict with `outcome`, the `reasons` why each cache entry does not fit, in the same form as those of a recompile, and
-        in `unknown` what is decided only while the function runs: its resume functions, and what a function calls that runs
-        eagerly, since torch skips only that frame.
+        A verdict with `outcome`; `reasons`, why each cache entry does not fit, as in the record of a recompile; and `unknown`,
+        the code that torch looks up only while the function runs: resume functions, forward hooks, and the functions that an
+        eager frame calls.
 
     Raises:
         UsageError: `compiled` is not compiled.
@@ -57,7 +57,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     def on_miss(miss: lookup.Missed) -> Verdict:
         reasons = reasons_of(miss.entries, miss.locals, miss.globals, miss.backend)
         if not reasons and (key := key_of(miss.backend)) is not None:
-            reasons = changes(in_cache(code), key, call_site())  # there are entries for other backends or configurations
+            reasons = changes(in_cache(code), key, call_site())  # the cache entries belong to other backends or configurations
         if (why := _why_eager(miss)) is not None:
             callees = f"the functions that {user_name(code.co_qualname)} calls"
             unknown = (callees, *call.unknown) if _compiles_callees(miss) else ()
@@ -89,7 +89,7 @@ def _why_eager(miss: lookup.Missed) -> str | None:
 
 
 def _compiles_callees(miss: lookup.Missed) -> bool:
-    """Return whether torch may compile what a function calls that runs eagerly, since it has skipped that frame only."""
+    """Return whether torch may compile the functions that an eager frame calls, because it skips only that frame."""
     return miss.skipped is None and miss.stance != "eager_on_recompile" and not (miss.limit is not None and miss.limit_raises)
 
 

@@ -1,8 +1,8 @@
 """Compute a key from the code and options of a backend, so that backends that compile in the same way have equal keys.
 
-torch compares backends by identity, so that a new lambda or `functools.partial` compiles everything again. Here the value of a
-function consists of its code, defaults, closure and the globals that it reads; what can change without changing the key, such
-as a list in a closure, is equal only to itself.
+torch compares backends by identity, so that a new lambda or `functools.partial` compiles everything again. Here the key of a
+function consists of its code, defaults, closure and the globals that it reads; a part that can change without changing the key,
+such as a list in a closure, is compared by identity.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IMPLICIT_MEMBERS = frozenset(
 _WRITERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "globals", "exec", "eval", "__import__"})
 _READERS = frozenset({("globals",), ("eval",), ("exec",)})  # builtins that read globals by computed names
 _NAMES_OF_GLOBALS = frozenset({"_getframe", "currentframe", "__globals__", "f_globals"})
-_FUNCTION_ATTRIBUTES = ("__name__", "__qualname__", "__module__", "__doc__")  # not compared with the code
+_FUNCTION_ATTRIBUTES = ("__name__", "__qualname__", "__module__", "__doc__")  # not part of a code object's equality
 _DICT_DESCRIPTOR = type(type("Any", (), {}).__dict__["__dict__"])
 _ABSENT = object()
 
@@ -72,12 +72,14 @@ class _Identity:
 def value_of(backend: Any) -> Value:
     """Return the key of a backend as a Value; the backend is a name, a function, a partial, an instance or another object.
 
-    Functions are compared by code, file, attributes, defaults, closure and the globals that they read, recursively for
-    functions of the user; partials and namedtuples by their parts; objects whose class defines `__eq__` and `__hash__` by
-    these, and by the fields that a dataclass leaves out of its `__eq__`; other instances by their class, attributes and slots,
-    if the values cannot change and no method assigns an attribute. Everything else is compared by identity, also a function
-    that assigns a variable outside of itself, or reads globals by names that it computes. No code of the user is called,
-    except for `__eq__` and `__hash__`.
+    - Functions are compared by code, file, attributes, defaults, closure and the globals that they read, recursively for
+      functions of the user.
+    - Partials and namedtuples are compared by their parts.
+    - Objects whose class defines `__eq__` and `__hash__` are compared by these, and by attributes that `__eq__` ignores.
+    - Other instances are compared by class, attributes and slots, if the values cannot change and only `__init__` assigns them.
+    - Everything else is compared by identity, including functions that assign an outer variable or compute names of globals.
+
+    No code of the user is called, except for `__eq__` and `__hash__`.
 
     >>> from functools import partial
     >>> value_of(partial(print, sep="-")).key == value_of(partial(print, sep="-")).key
@@ -88,7 +90,7 @@ def value_of(backend: Any) -> Value:
 
 
 def options_key(options: Mapping[str, Any]) -> Hashable:
-    """Return the key of the options of a backend, in which the order of names does not count, as in torch."""
+    """Return the key of the options of a backend; the order of names does not matter, as in torch."""
     return _Reader(sorts=True).options(options)
 
 
@@ -96,7 +98,7 @@ class _Reader:
     """Computes the key of one backend recursively; tracks the values being read, since they may refer to themselves."""
 
     def __init__(self, *, sorts: bool = False) -> None:
-        self._sorts = sorts  # whether the order of a dict of named options does not count
+        self._sorts = sorts  # whether dicts of named options are sorted, so that their order does not matter
         self.by_identity: list[str] = []
         self._reading: dict[int, int] = {}  # depth by id
 
@@ -111,7 +113,7 @@ class _Reader:
             if cls in (float, complex):
                 return cls, repr(value)  # 0.0 and -0.0 differ, nan equals nan
         if issubclass(cls, (type, ModuleType, Enum)):
-            return _Identity(value)  # exists once
+            return _Identity(value)  # a class, module or enum member exists once
         if id(value) in self._reading:
             return "refers back", self._reading[id(value)]
         self._reading[id(value)] = len(self._reading)
@@ -143,7 +145,7 @@ class _Reader:
     def _option(self, value: Any) -> Hashable:
         """Return the key of an argument of a partial; a dict of named options is compared by its items.
 
-        An empty dict may be there to be filled, like a list, and is compared by identity.
+        An empty dict is compared by identity like a list, because the backend may fill it.
         """
         if type(value) is dict and value and all(type(name) is str for name in value) and id(value) not in self._reading:
             self._reading[id(value)] = len(self._reading)
@@ -249,9 +251,9 @@ def _attributes_of(fn: Any) -> list[tuple[str, Any]]:
 
 
 def _not_compared(cls: Any, value: Any) -> list[tuple[str, Any]]:
-    """Return the attributes of an object that its `__eq__` does not compare, though nobody has written it so.
+    """Return the attributes of an object that an inherited or generated `__eq__` ignores.
 
-    They are those of instances of subclasses of `int` and the like, and fields of a dataclass with `compare=False`.
+    That is every attribute if only a builtin base such as `int` defines `__eq__`, and dataclass fields with `compare=False`.
     """
     state = dict(_state(cls, value))
     if not any("__eq__" in vars(base) for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE):
@@ -296,7 +298,7 @@ def _members(cls: Any) -> list[tuple[str, Any]]:
 def _never_assigns_attributes(cls: Any) -> bool:
     """Return whether instances of a class store everything in `__dict__` and slots, and only `__init__` assigns attributes.
 
-    A backend that counts or collects in an attribute compiles differently from call to call.
+    A backend that changes its attributes, such as a counter, may compile differently from call to call.
     """
     if type(cls) is not type or not all(base.__flags__ & _HEAP_TYPE for base in cls.__mro__[:-1]):
         return False  # methods in C cannot be read

@@ -26,7 +26,7 @@ from dynx.guards._compile.warnings import warn_at_limit, warn_if_forced
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_CONTEXT_KEYWORDS = ("shapes_spec", "dynamic_shapes")  # of torch.compile, that it passes on to its context
+_CONTEXT_KEYWORDS = ("shapes_spec", "dynamic_shapes")  # keywords of torch.compile that it passes on to its context
 
 _backends: Interned[Any] = Interned()  # copies of torch's own backend objects, which are not typed
 
@@ -77,11 +77,11 @@ def compile(
 ) -> Any:
     """Compile as `torch.compile` does, but never run code compiled for another backend, option or configuration.
 
-    torch keeps compiled code by function and backend object. Here it is kept by what the backend does (see `guards.keyed`), by
-    `fullgraph`, `dynamic`, `mode` and `options`, and by those settings of `torch._dynamo`, `torch._inductor` and
-    `torch._functorch` at the time of the call that change compiled code; those of inductor do not count for
-    `backend="eager"` and functions that only return the graph. A change compiles once; changing back finds the earlier code.
-    This covers resume functions and the frames called from them. Each combination has a recompile limit of its own.
+    torch.compile reuses compiled code for the same function and backend object. dynx.compile compares what the backend does
+    (see `guards.keyed`), `fullgraph`, `dynamic`, `mode`, `options`, and at each call the settings of `torch._dynamo`,
+    `torch._inductor` and `torch._functorch` that change compiled code; settings of inductor are ignored for `backend="eager"`
+    and for functions that only return the graph. A changed setting compiles once; changing it back reuses the earlier code.
+    This includes resume functions and the frames called from them. Each combination has a recompile limit of its own.
 
     Args:
         fn: The function, method, module or class; without it, a decorator is returned.
@@ -91,8 +91,8 @@ def compile(
         mode: As in torch.compile.
         options: As in torch.compile.
         disable: As in torch.compile.
-        key: A hashable value that identifies the backend, if what it reads cannot be compared. Default: computed from it.
-        guard_config: False leaves the configuration out, which saves about a microsecond a call.
+        key: A hashable value that identifies the backend, if its state cannot be compared. Default: computed from the backend.
+        guard_config: If False, ignore changes of the configuration, which saves about a microsecond per call.
         per_backend_limit: Recompile limit of each combination, at least 1. Default: `torch._dynamo.config.recompile_limit`.
         **torch_keywords: Further keywords of torch.compile.
 
@@ -100,7 +100,8 @@ def compile(
         What torch.compile returns: a function, an `OptimizedModule`, or the class.
 
     Raises:
-        UsageError: `key` is not hashable or `per_backend_limit` is not a positive int. What torch.compile raises, otherwise.
+        UsageError: `key` is not hashable or `per_backend_limit` is not a positive int.
+        Exception: any exception that torch.compile raises.
 
     Example:
         >>> import torch, dynx
@@ -151,7 +152,7 @@ class _CompileKey(NamedTuple):
 
 
 class _Context:
-    """The counterpart of torch's `OptimizeContext`: compiles a callable once for each torch configuration at its calls."""
+    """The counterpart of torch's `OptimizeContext`: compiles a callable for each torch configuration in which it is called."""
 
     def __init__(self, arguments: _Arguments) -> None:
         self._arguments = arguments
@@ -179,7 +180,7 @@ class _Context:
             return staticmethod(self(fn.__func__))
         fn = unwrap(fn).original
         if is_module(fn):
-            self.compiler()(fn)  # raises what torch raises for a module that it does not take
+            self.compiler()(fn)  # raises torch's error if torch rejects the module
             return wrappers.optimized_module(fn, self)
         if inspect.isclass(fn):
             return wrappers.compile_class(fn, self)
@@ -215,7 +216,7 @@ class _Context:
     def backend(self, config: tuple[Any, ...] | None = None) -> Any:
         """Return torch's backend object for one torch configuration, by default the current one.
 
-        Compilations with an equal key share it, and so their cache entries.
+        Compilations with equal keys share this object, and so their cache entries.
         """
         config = config or self._fingerprint()
         if self._arguments.guard_config and not self._may_use_inductor():

@@ -55,13 +55,13 @@ def keyed(backend: Any, *, key: Hashable = None) -> Any:
     """Return one backend object for all backends that compile in the same way, so that they share cache entries.
 
     `torch.compile` compares backends by identity: a lambda or partial that is created again compiles everything again, and
-    counts towards the recompile limit. This returns one object for backends with equal code, defaults, closure, globals and
-    options. What could change without being noticed, such as a list in a closure, is compared by identity; a warning says so
-    the first time that this separates two backends with the same code.
+    counts towards the recompile limit. `keyed` returns one object for backends with equal code, defaults, closure, globals and
+    options. A part that could change unnoticed, such as a list in a closure, is compared by identity; dynx warns the first
+    time that such a part separates two backends with the same code.
 
     Args:
         backend: A name, which is returned unchanged, or a callable `(GraphModule, list of example inputs) -> callable`.
-        key: A hashable value that decides instead: backends with equal keys are the same. Default: computed from the backend.
+        key: A hashable value; backends with equal keys count as equal. Default: computed from the backend.
 
     Raises:
         UsageError: `backend` is neither a name nor callable, or `key` is not hashable.
@@ -95,7 +95,7 @@ def check_key(key: Any) -> None:
 
 
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
-    """Return the key by which a backend is compared with others: the user's `key`, or else one computed from the backend.
+    """Return the key by which backends are compared: the user's `key`, or else a key computed from the backend.
 
     Warns once if a part that is compared by identity separates it from a backend with the same code.
     """

@@ -1,4 +1,4 @@
-"""Decide whether a backend of the user may call inductor, whose settings then are part of what it compiles."""
+"""Decide whether a backend of the user may call inductor, so that inductor's settings affect the code it compiles."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dynx._bytecode.globals_read import codes_in
 # attributes and methods of a GraphModule, its graph and nodes, and of lists, that compile nothing
 _HARMLESS = frozenset({"forward", "graph", "nodes", "code", "op", "target", "name", "meta", "append", "extend", "add"})
 _PLAIN = (type(None), bool, int, float, str, list, tuple, dict, set)
-# a call of anything but a method, and names from elsewhere
+# opcodes that call anything but a method, or load names from outside the function
 _CALLS = frozenset({"PUSH_NULL", "CALL_FUNCTION_EX", "LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "LOAD_BUILD_CLASS"})
 
 
 def reaches_inductor(backend: Any) -> bool:
-    """Return whether a backend may call inductor: true unless its code can be seen to call nothing that could.
+    """Return whether a backend may call inductor; False only if its code uses nothing but harmless methods and attributes.
 
-    It calls nothing but harmless methods, as in `lambda gm, inputs: gm.forward`.
+    `lambda gm, inputs: gm.forward` cannot call inductor.
     """
     if type(backend) is partial:
         arguments = (*backend.args, *backend.keywords.values())

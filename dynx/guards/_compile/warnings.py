@@ -30,7 +30,7 @@ def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
 def _text(key: CacheKey, call: AtLimit) -> str:
     function = definition_of(call.locals["fn"]) if is_shared(call.code) and "fn" in call.locals else location_of(call.code)
     entries = [entry for entry in entries_of(call.code) if entry.cache_key == key]
-    reasons = reasons_of(entries, call.locals, call.globals, None)  # None: the backend of all of them matches
+    reasons = reasons_of(entries, call.locals, call.globals, None)  # None: the backends of these entries match
     shown = [f"\n    {text}" for text in dict.fromkeys(map(_reason_text, reasons))]
     more = [f"\n    and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
     rule = next((reason.rule for reason in reasons if reason.rule is not None), None)

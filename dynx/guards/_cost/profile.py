@@ -45,8 +45,8 @@ class GuardProfile(GuardCosts):
                 Default: `advice`.
 
         Raises:
-            UsageError: No setting has this name, it can only be chosen when compiling, or no cheaper setting is safe: then pass
-                the name of the one whose `misses` you accept.
+            UsageError: No setting has this name, the setting can only be chosen when compiling, or no cheaper setting is safe;
+                in that case, pass the name of a setting whose `misses` you accept.
         """
         chosen = self.advice if setting is None else next((known for known in self.settings if known.name == setting), None)
         if chosen is None:
@@ -67,11 +67,11 @@ class GuardProfile(GuardCosts):
 def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
     """Time the guards of a call for each guarded value, and compare settings that would check them faster.
 
-    **Makes the call about a dozen times**, to find the frames that it runs and to time the whole of it: its side effects, such
-    as a step of an optimizer, happen as often. In one of these calls it stops before each frame, for about a second in all, to
-    time copies of the guards; guards that run code of yours run thousands of times. Guards are timed in a loop, with a warm
-    processor cache; between long steps they cost more. The frames are those of the function and its resume functions, not of
-    functions that these call.
+    **Makes the call about a dozen times**, to find the frames that it runs and to time it as a whole: side effects, such as an
+    optimizer step, happen each time. One of these calls pauses before each frame, for about a second in total, to time copies
+    of the guards; guards that run your code run it thousands of times. Guards are timed in a loop, with a warm processor cache;
+    between long computations they cost more. Only frames of the function and its resume functions are profiled, not of the
+    functions that they call.
 
     Args:
         compiled: What torch.compile or dynx.compile returned for a function, method or module.
@@ -79,12 +79,13 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A profile: `frames` with nanoseconds per guarded value, `settings` (the first is the one in use) with the nanoseconds
-        that each would take and the changes that it would miss, and `advice`, the cheapest that misses nothing, which is the
-        one in use if all others miss something. `apply(name)` switches to another setting.
+        A profile: `frames` with nanoseconds per guarded value; `settings`, each with its nanoseconds and the changes that it
+        would miss, the setting in use first; and `advice`, the cheapest setting that misses nothing. `apply(name)` switches to
+        another setting.
 
     Raises:
-        UsageError: The call runs no compiled code, or compiles each time. What the call raises, otherwise.
+        UsageError: The call runs no compiled code, or compiles each time.
+        Exception: Any exception that the call raises.
 
     Example:
         >>> import torch

@@ -15,7 +15,7 @@ from dynx.records import GuardNode, GuardSetting
 IN_USE = "in use"
 DICT_TAGS = "dict tags"
 
-_Drops = Callable[[RawNode, RawNode | None], bool]  # of a guarded value and the module that contains it
+_Drops = Callable[[RawNode, RawNode | None], bool]  # takes a guarded value and the module that contains it
 
 _FILTERS: Mapping[str, _Drops] = {  # functions of torch.compiler
     "skip_guard_on_inbuilt_nn_modules_unsafe": lambda node, module: module is not None and is_builtin_module(module),
@@ -47,7 +47,7 @@ class FrameSettings(NamedTuple):
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the guard settings to compare for a frame, and add to `times` a copy of its guards for each that is to be timed.
+    """List the guard settings to compare for a frame, and add to `times` a copy of the guards for each setting.
 
     `guards` is the record of `tree`.
     """
