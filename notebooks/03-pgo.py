@@ -120,7 +120,17 @@ found
 # both sizes of `a` want 97, so that the name of one depends on whether the other is dynamic.
 
 # %%
-print(symbols.audit(["L['a'].size()[0]", "L['a'].size()[1]"], bits=None))
+seen = []
+
+
+def backend(graph_module, example_inputs):
+    seen.append(symbols.report(graph_module))
+    return graph_module.forward
+
+
+torch.compile(lambda a: a.transpose(0, 1) * 2, dynamic=True, backend=backend)(torch.ones(3, 5))
+assert [symbol.collided for symbol in seen[0].symbols] == [False, True]
+seen[0]
 
 # %% [markdown]
 # `symbols.install()` takes 63 bits of a hash of the source instead. All processes that share a cache need it.
@@ -128,12 +138,7 @@ print(symbols.audit(["L['a'].size()[0]", "L['a'].size()[1]"], bits=None))
 # %%
 torch._dynamo.reset()
 with symbols.install():
-    seen = []
-
-    def backend(graph_module, example_inputs):
-        seen.append(symbols.report(graph_module))
-        return graph_module.forward
-
     torch.compile(lambda a: a.transpose(0, 1) * 2, dynamic=True, backend=backend)(torch.ones(3, 5))
 
-seen[0]
+assert not any(symbol.collided for symbol in seen[1].symbols)
+seen[1]

@@ -25,7 +25,6 @@ import torch
 from torch import nn
 
 import dynx
-from dynx import effects
 
 
 class Retriever(nn.Module):
@@ -63,14 +62,15 @@ assert list(model.rows) == ["a", "b", "c"]
 # %% [markdown]
 # ## What Dynamo noted
 #
-# `effects.record` lists each mutation of a compiled graph, before and after, and whether compiled code repeats it.
+# `dynx.watch()` lists each mutation of a compiled graph, before and after, and whether compiled code repeats it.
 
 # %%
 torch._dynamo.reset()
-with effects.record() as log:
+with dynx.watch() as watch:
     torch.compile(Retriever(), backend="eager")(x, "a")
-assert [effect.source for effect in log.dropped] == ["L['self'].rows"]
-log
+(frame,) = watch.side_effects
+assert [effect.source for effect in frame.dropped] == ["L['self'].rows"]
+frame
 
 # %% [markdown]
 # ## Rewrite, and compare again

@@ -31,17 +31,16 @@ EXPORTED = {
         DynxWarning NoSuchLocal NotConstant NotIsolated ProbeFailed ReplayDiffers StaleEntry UnknownRule UnsupportedTorch
         UsageError
     """,
-    "dynx.effects": "CheckReport Diff Effect EffectLog EffectReport FrameEffects Leak Modified Mutation check record",
+    "dynx.effects": "CheckReport Diff Effect FrameEffects Leak Modified Mutation check",
     "dynx.guards": "compile count_hits evict inspect keyed pin profile reset would_recompile",
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash WarmStart cachediff record stable_closure_hash "
     "warm_start",
     "dynx.records": """
         AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey CacheReport
         CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats Diff
-        DynamicSize DynamicSizes Effect EffectReport Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
+        DynamicSize DynamicSizes Effect Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
         FrameProfile FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
         GuardCosts GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation
-        NameCollision
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
         Reason Recompile Record RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
@@ -55,7 +54,7 @@ EXPORTED = {
         Codec GradError PeakTensor Rule SavedGraph SavedGraphs SavedHooks SavedPlan SavedReport SavedTensor codecs
         grad_error hooks inlineable_hooks plan report rule
     """,
-    "dynx.symbols": "InstalledScheme audit install report",
+    "dynx.symbols": "InstalledScheme install report",
 }
 API = [
     "dynx",

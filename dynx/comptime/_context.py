@@ -149,7 +149,7 @@ class ComptimeContext:
     def side_effects(self) -> tuple[Effect, ...]:
         """Return the mutations so far of objects that exist outside of the trace, in the order in which they will be repeated.
 
-        Compiled code repeats them after its graph has run; `effects.record` checks whether it really does.
+        Compiled code repeats them after its graph has run; `watch.side_effects` says whether it really does.
         """
         effects = pending_effects.effects(self._tx)
         return tuple(effect_record(effect) for effect in effects)

@@ -1,26 +1,22 @@
 """Side effects of compiled functions: mutations, and whether compiled code does what eager code does.
 
-`record` shows what Dynamo traced: each mutation, and whether compiled code repeats it. `check` runs a function
-eagerly and compiled, and compares all results and mutations.
+`dynx.watch().side_effects` has what Dynamo traced: each mutation, and whether compiled code repeats it. `check` runs a
+function eagerly and compiled, and compares all results and mutations.
 """
 
 from __future__ import annotations
 
 from dynx.effects._check.check import check
-from dynx.effects._record import EffectLog, record
 from dynx.records.check import CheckReport, Diff, Leak
-from dynx.records.effects import Effect, EffectReport, FrameEffects, Modified, Mutation
+from dynx.records.effects import Effect, FrameEffects, Modified, Mutation
 
 __all__ = [
     "CheckReport",
     "Diff",
     "Effect",
-    "EffectLog",
-    "EffectReport",
     "FrameEffects",
     "Leak",
     "Modified",
     "Mutation",
     "check",
-    "record",
 ]

@@ -21,7 +21,7 @@ from dynx.records.cudagraphs import (
     Staging,
 )
 from dynx.records.detail import CompiledGuards, GraphCode
-from dynx.records.effects import Effect, EffectReport, FrameEffects, Modified, Mutation
+from dynx.records.effects import Effect, FrameEffects, Modified, Mutation
 from dynx.records.finding import Finding
 from dynx.records.fix import Fix, Mark
 from dynx.records.fix_report import FixReport
@@ -50,7 +50,7 @@ from dynx.records.run_records import RunRecords
 from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, ParameterError, SavedPlan, SavedReport, TriedRule
 from dynx.records.shown import Shown
-from dynx.records.symbols import NameCollision, Symbol, SymbolReport
+from dynx.records.symbols import Symbol, SymbolReport
 from dynx.records.timeline import LineCost, TracedCompile
 from dynx.records.trace_state import TraceState
 from dynx.records.trial import Events, Trial
@@ -79,7 +79,6 @@ __all__ = [
     "DynamicSize",
     "DynamicSizes",
     "Effect",
-    "EffectReport",
     "Entry",
     "Events",
     "Finding",
@@ -111,7 +110,6 @@ __all__ = [
     "Mark",
     "Modified",
     "Mutation",
-    "NameCollision",
     "ParameterError",
     "PeakTensor",
     "PoolMemory",

@@ -72,23 +72,6 @@ class FrameEffects(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class EffectReport(Shown):
-    """The side effects of all graphs that were compiled while they were recorded."""
-
-    frames: tuple[FrameEffects, ...] = ()
-
-    @property
-    def dropped(self) -> tuple[Effect, ...]:
-        """The side effects of all graphs that Dynamo noted and compiled code does not repeat."""
-        return tuple(effect for frame in self.frames for effect in frame.dropped)
-
-    @property
-    def unannounced(self) -> tuple[Effect, ...]:
-        """The side effects of all graphs that Dynamo did not note, so that compiled code does not repeat them."""
-        return tuple(effect for frame in self.frames for effect in frame.unannounced)
-
-
-@dataclass(frozen=True, slots=True)
 class Modified(Record):
     """The parts of an object that traced code has changed so far; false if none."""
 

@@ -1,4 +1,4 @@
-"""Records of the symbols in a graph with dynamic shapes, and of their names."""
+"""Records of the symbols in a graph with dynamic shapes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,3 @@ class SymbolReport(Shown):
 
     scheme: str  # the scheme for names that is installed: "torch", "blake63"
     symbols: tuple[Symbol, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NameCollision(Record):
-    """Sources for which a scheme computes the same number: which symbol gets it depends on the order of creation."""
-
-    number: int
-    sources: tuple[str, ...]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dynx.symbols._install import InstalledScheme, install
-from dynx.symbols._report import audit, report
+from dynx.symbols._report import report
 
-__all__ = ["InstalledScheme", "audit", "install", "report"]
+__all__ = ["InstalledScheme", "install", "report"]

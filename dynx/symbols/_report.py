@@ -1,18 +1,16 @@
-"""Report the symbols of a traced graph, and sources whose names collide."""
+"""Report the symbols of a traced graph."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from dynx._reading.user_location import user_location
 from dynx._torch.shapes.symbol_facts import RawSymbol, shape_env_of, symbols_in
 from dynx.errors import UsageError
-from dynx.records import NameCollision, Symbol, SymbolReport
+from dynx.records import Symbol, SymbolReport
 from dynx.symbols._install import active
-from dynx.symbols._schemes import hashed
 
 _NAME = re.compile(r"(?P<kind>[a-z]+)(?P<number>\d+)$")
 _TORCH = 100  # torch's own numbers are a hash modulo 100
@@ -65,29 +63,3 @@ def _was_moved(raw: RawSymbol) -> bool:
 
 def _number_of_torch(source: str) -> int:
     return int(hashlib.sha256(source.encode()).hexdigest(), 16) % _TORCH
-
-
-def audit(names: Iterable[str], *, bits: int | None = 63) -> tuple[NameCollision, ...]:
-    """Return the sources whose names collide with a hash of `bits` bits.
-
-    Args:
-        names: sources, such as `L['x'].size()[0]`; duplicates count once.
-        bits: bits of the hash, 1 to 63; None for torch's own numbers.
-
-    Raises:
-        UsageError: `bits` is out of range.
-
-    Example:
-        >>> from dynx import symbols
-        >>> sizes = [f"L['a'].size()[{dim}]" for dim in range(2)]
-        >>> [(collision.number, len(collision.sources)) for collision in symbols.audit(sizes, bits=None)]
-        [(97, 2)]
-        >>> symbols.audit(sizes)
-        ()
-    """
-    if bits is not None and (type(bits) is not int or not 1 <= bits <= 63):
-        raise UsageError(f"bits={bits!r} is not between 1 and 63\n  pass 63, or None for torch's own numbers")
-    numbers: dict[int, list[str]] = {}
-    for name in dict.fromkeys(map(str, names)):
-        numbers.setdefault(_number_of_torch(name) if bits is None else hashed(name, 0, bits), []).append(name)
-    return tuple(NameCollision(number, tuple(sources)) for number, sources in numbers.items() if len(sources) > 1)

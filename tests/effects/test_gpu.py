@@ -1,4 +1,4 @@
-"""`dynx.check` and `effects.record` with CUDA tensors."""
+"""`dynx.check` and `watch.side_effects` with CUDA tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import dynx
-from dynx import cudagraphs, effects
+from dynx import cudagraphs
 from dynx.errors import UsageError
 
 pytestmark = pytest.mark.gpu
@@ -182,8 +182,9 @@ def test_side_effects_with_cuda_tensors():
         cache.move_to_end("a")
         return value + 1
 
-    with effects.record() as log:
+    with dynx.watch() as watch:
         torch.compile(forward, backend="inductor")(OrderedDict(a=1, b=2), [], x())
-    assert [effect.source for effect in log.dropped] == ["L['cache']"]
-    (kept,) = (effect for effect in log.frames[0].effects if effect.emitted)
+    (frame,) = watch.side_effects
+    assert [effect.source for effect in frame.dropped] == ["L['cache']"]
+    (kept,) = (effect for effect in frame.effects if effect.emitted)
     assert "16" in kept.after

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-from dynx import effects
+import dynx
 
 TINY = {
     "hidden_size": 16,
@@ -50,9 +50,9 @@ def made(auto, name, more):
 
 def lost_in(run):
     torch._dynamo.reset()
-    with effects.record() as log:
+    with dynx.watch() as watch:
         result = run()
-    return result, [*log.dropped, *log.unannounced], log.frames
+    return result, [effect for frame in watch.side_effects for effect in frame.effects if effect.is_lost], watch.side_effects
 
 
 @pytest.mark.slow

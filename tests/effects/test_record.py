@@ -1,4 +1,4 @@
-"""`effects.record`: the mutations of a compiled graph, and those that compiled code loses, against what eager code leaves."""
+"""`watch.side_effects`: the mutations of a compiled graph, and those that compiled code loses, beside eager code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import threading
 from collections import Counter, OrderedDict, deque
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,8 @@ from rich.console import Console
 from support import mutation_programs as mutations
 
 import dynx
-from dynx import effects
 from dynx.comptime import comptime
-from dynx.records import EffectReport
+from dynx.records import FrameEffects
 from dynx.records.codec import from_data
 from dynx.report import record, terminal
 
@@ -26,12 +26,12 @@ BEFORE_2_13 = torch.torch_version.TorchVersion(torch.__version__) < "2.13"
 BEFORE_2_15 = torch.torch_version.TorchVersion(torch.__version__) < "2.15"
 
 
-def recorded(function, *args, **options):
+def recorded(function, *args):
     """Return the side effects of a function's first compiled call."""
     torch._dynamo.reset()
-    with effects.record(**options) as log:
+    with dynx.watch() as watch:
         torch.compile(function, backend="eager")(*args)
-    return log
+    return watch.side_effects
 
 
 def printed(renderable):
@@ -103,8 +103,8 @@ def test_a_full_deque_that_stores_what_it_gave_up(code):
 
 
 def test_text_of_a_full_deque_shows_what_it_has_room_for():
-    log = recorded(lambda window, x: (window.append(4), x + 1)[1], deque([1, 2, 3], maxlen=3), torch.ones(2))
-    (effect,) = log.frames[0].effects
+    frames = recorded(lambda window, x: (window.append(4), x + 1)[1], deque([1, 2, 3], maxlen=3), torch.ones(2))
+    (effect,) = frames[0].effects
     assert (effect.before, effect.after) == ("deque([1, 2, 3], maxlen=3)", "deque([2, 3, 4], maxlen=3)")
 
 
@@ -130,8 +130,8 @@ def test_effects_are_in_the_order_of_the_replay_and_events_in_that_of_the_progra
         model.advance()
         return x + 1
 
-    log = recorded(forward, Model(), set(), torch.ones(2))
-    (frame,) = log.frames
+    frames = recorded(forward, Model(), set(), torch.ones(2))
+    (frame,) = frames
     found = {effect.source: (effect.kind, effect.before, effect.after, effect.emitted) for effect in frame.effects}
     assert found == {
         "L['model'].step": ("attribute", "0", "2", True),
@@ -166,16 +166,16 @@ def test_cells_positions_and_slots():
         held.step = 5
         return x + total
 
-    log = recorded(forward, mutations.Slots(), iter((1, 2, 3)), torch.ones(2))
-    found = {effect.source.rpartition("[")[2]: (effect.kind, effect.before, effect.after) for effect in log.frames[0].effects}
+    frames = recorded(forward, mutations.Slots(), iter((1, 2, 3)), torch.ones(2))
+    found = {effect.source.rpartition("[")[2]: (effect.kind, effect.before, effect.after) for effect in frames[0].effects}
     assert found["total"] == ("cell", "0", "1")
     assert found["'held'].step"] == ("attribute", "0", "5")
     assert ("position", "at item 0", "at item 1") in found.values()
-    assert not log.dropped
-    assert not log.unannounced
+    assert not frames[0].dropped
+    assert not frames[0].unannounced
 
 
-def test_without_audit_only_what_dynamo_noted():
+def test_mutations_that_dynamo_notes_and_does_not():
     """Before 2.13 and 2.15, Dynamo changes a subclass of set, and its copy of a list, without noting a mutation."""
 
     def forward(history, cache, x):
@@ -183,17 +183,14 @@ def test_without_audit_only_what_dynamo_noted():
         cache.move_to_end("a")
         return x + 1
 
-    arguments = lambda: (mutations.L(), OrderedDict(a=1, b=2), torch.ones(2))  # noqa: E731
-    audited, plain = recorded(forward, *arguments()), recorded(forward, *arguments(), audit=False)
-    assert len(audited.unannounced) == BEFORE_2_15
-    assert not plain.unannounced
-    assert [effect.source for effect in plain.dropped] == [effect.source for effect in audited.dropped] == ["L['cache']"]
+    (frame,) = recorded(forward, mutations.L(), OrderedDict(a=1, b=2), torch.ones(2))
+    assert len(frame.unannounced) == BEFORE_2_15
+    assert [effect.source for effect in frame.dropped] == ["L['cache']"]
 
 
 def test_function_without_side_effects_has_no_record():
-    log = recorded(lambda steps, x: x + len(steps), [1, 2], torch.ones(2))
-    assert log.frames == ()
-    assert "0 side effects" in repr(log)
+    frames = recorded(lambda steps, x: x + len(steps), [1, 2], torch.ones(2))
+    assert frames == ()
 
 
 def test_each_graph_after_a_graph_break_has_its_own_record():
@@ -203,9 +200,9 @@ def test_each_graph_after_a_graph_break_has_its_own_record():
         steps.append(2)
         return x + 1
 
-    log = recorded(forward, [], torch.ones(2))
-    assert [(frame.effects[0].before, frame.effects[0].after) for frame in log.frames] == [("[]", "[1]"), ("[1]", "[1, 2]")]
-    assert log.frames[0].reason != log.frames[1].reason == "return_value"
+    frames = recorded(forward, [], torch.ones(2))
+    assert [(frame.effects[0].before, frame.effects[0].after) for frame in frames] == [("[]", "[1]"), ("[1]", "[1, 2]")]
+    assert frames[0].reason != frames[1].reason == "return_value"
 
 
 def test_attempt_that_was_discarded_has_no_record():
@@ -218,8 +215,8 @@ def test_attempt_that_was_discarded_has_no_record():
             torch._dynamo.graph_break()
         return x
 
-    log = recorded(forward, [], torch.ones(2))
-    assert [frame.effects[0].after for frame in log.frames] == ["[1]"]
+    frames = recorded(forward, [], torch.ones(2))
+    assert [frame.effects[0].after for frame in frames] == ["[1]"]
 
 
 def test_function_that_runs_eagerly_has_no_record():
@@ -234,9 +231,9 @@ def test_function_that_runs_eagerly_has_no_record():
         return x
 
     steps = []
-    log = recorded(forward, steps, torch.ones(2))
+    frames = recorded(forward, steps, torch.ones(2))
     assert steps == [1, 1]
-    assert all(effect.emitted for frame in log.frames for effect in frame.effects)
+    assert all(effect.emitted for frame in frames for effect in frame.effects)
 
 
 def test_compiled_code_is_the_same_with_and_without_recording():
@@ -250,14 +247,11 @@ def test_compiled_code_is_the_same_with_and_without_recording():
         backend = torch._dynamo.testing.EagerAndRecordGraphs()
         codes = []
         handle = torch._dynamo.convert_frame.register_bytecode_hook(lambda old, new: codes.append(new.co_code))
-        log = effects.record()
-        if recording:
-            log.__enter__()
         try:
-            torch.compile(forward, backend=backend)(Model(), mutations.D(), torch.ones(2))
+            with dynx.watch() if recording else nullcontext():
+                torch.compile(forward, backend=backend)(Model(), mutations.D(), torch.ones(2))
         finally:
             handle.remove()
-            log.remove()
         return [graph.code for graph in backend.graphs], codes
 
     assert run(recording=True) == run(recording=False)
@@ -273,32 +267,32 @@ def test_recording_in_two_threads_keeps_the_effects_of_both():
 
         torch.compile(forward, backend="eager")([], torch.ones(2))
 
-    with effects.record() as log:
+    with dynx.watch() as watch:
         threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert Counter(frame.effects[0].after for frame in log.frames) == {f"['{name}']": 1 for name in "abcd"}
+    assert Counter(frame.effects[0].after for frame in watch.side_effects) == {f"['{name}']": 1 for name in "abcd"}
 
 
 def test_nothing_is_recorded_after_the_block_and_two_blocks_record_the_same():
     torch._dynamo.reset()
-    with effects.record() as outer, effects.record() as inner:
+    with dynx.watch() as outer, dynx.watch() as inner:
         torch.compile(lambda steps, x: (steps.append(1), x + 1), backend="eager")([], torch.ones(2))
     torch._dynamo.reset()
     torch.compile(lambda steps, x: (steps.append(1), x + 2), backend="eager")([], torch.ones(2))
-    assert outer.frames == inner.frames
-    assert len(outer.frames) == 1
+    assert outer.side_effects == inner.side_effects
+    assert len(outer.side_effects) == 1
 
 
 def test_report_as_json_as_text_and_as_html():
-    log = recorded(lambda cache, x: (cache.move_to_end("a"), x + 1)[1], OrderedDict(a=1, b=2), torch.ones(2))
-    assert from_data(EffectReport, json.loads(log.to_json())) == log.report
-    for text in (printed(record(log.report)), log._repr_html_()):
+    frames = recorded(lambda cache, x: (cache.move_to_end("a"), x + 1)[1], OrderedDict(a=1, b=2), torch.ones(2))
+    (frame,) = frames
+    assert from_data(FrameEffects, json.loads(frame.to_json())) == frame
+    for text in (printed(record(frame)), frame._repr_html_()):
         assert "LOST" in text
         assert "cache" in text
-    assert "1 side effects, 1 lost" in repr(log)
 
 
 @pytest.mark.slow
@@ -327,9 +321,9 @@ def test_methods_of_the_user_change_a_log_in_the_order_of_the_program():
 
     calls = []
     dynx.check(forward, Logged(calls), Logged(calls), torch.ones(2)).assert_ok()
-    log = recorded(forward, Logged(calls), Logged(calls), torch.ones(2))
+    frames = recorded(forward, Logged(calls), Logged(calls), torch.ones(2))
     assert calls == [("set", "a"), ("set", "b"), ("delete", "a"), ("set", "c")]
-    assert not log.dropped
+    assert not any(frame.dropped for frame in frames)
 
 
 def test_a_class_whose_methods_raise_is_never_called():
@@ -345,8 +339,8 @@ def test_a_class_whose_methods_raise_is_never_called():
 
         __hash__ = None
 
-    log = recorded(lambda angry, x: (angry.__setitem__("a", 1), x + 1)[1], Angry(), torch.ones(2))
-    (frame,) = log.frames
+    frames = recorded(lambda angry, x: (angry.__setitem__("a", 1), x + 1)[1], Angry(), torch.ones(2))
+    (frame,) = frames
     assert [effect.emitted for effect in frame.effects] == [True]
 
 

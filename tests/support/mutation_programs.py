@@ -11,7 +11,7 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defa
 
 import torch
 
-from dynx import effects
+import dynx
 
 
 class L(list):
@@ -257,7 +257,7 @@ class Outcome(typing.NamedTuple):
 
     eager: typing.Any
     compiled: typing.Any
-    lost: tuple[effects.Effect, ...]
+    lost: tuple[dynx.effects.Effect, ...]
     recorded: int  # side effects of all graphs
 
     @property
@@ -270,7 +270,7 @@ def run(program: Program) -> Outcome | None:
     """Run a program eagerly and compiled, on objects of its own; None if one of them raises."""
     operation = statement(program.code)
     states = []
-    with effects.record() as log:
+    with dynx.watch() as watch:
         for wrap in (lambda function: function, lambda function: torch.compile(function, backend="eager")):
             value = MAKERS[program.kind]()
             call, args = _call(program.holder, operation, value)
@@ -280,7 +280,8 @@ def run(program: Program) -> Outcome | None:
                 return None
             states.append(describe(value))
     torch._dynamo.reset()
-    return Outcome(*states, (*log.dropped, *log.unannounced), sum(len(frame.effects) for frame in log.frames))
+    effects = [effect for frame in watch.side_effects for effect in frame.effects]
+    return Outcome(*states, tuple(effect for effect in effects if effect.is_lost), len(effects))
 
 
 def _call(holder: str, operation, value):

@@ -118,21 +118,6 @@ class TestCollisions:
         assert [(symbol.name, symbol.collided) for symbol in report.symbols[:2]] == [("s97", False), ("s98", True)]
         assert report.scheme == "torch"
 
-    def test_audit_finds_what_collides(self):
-        sources = (*_COLLIDING, "L['ids'].size()[0]", "L['bias'].size()[0]", "L['x'].size()[0]", _COLLIDING[0])
-        found = symbols.audit(sources, bits=None)
-        assert [(collision.number, collision.sources) for collision in found] == [
-            (97, _COLLIDING),
-            (23, ("L['ids'].size()[0]", "L['bias'].size()[0]")),
-        ]
-        assert symbols.audit(sources) == ()
-        assert len(symbols.audit(map(str, range(100)), bits=3)) == 8
-
-    @pytest.mark.parametrize("bits", [0, 64, -1, 2.5, True])
-    def test_audit_refuses_bits_out_of_range(self, bits):
-        with pytest.raises(UsageError, match="between 1 and 63"):
-            symbols.audit([], bits=bits)
-
 
 def symbol_for(env, dim, name="x"):
     """A symbol of a tensor's size, as torch makes it while it wraps inputs; each has a value of its own."""

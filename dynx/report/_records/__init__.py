@@ -13,7 +13,7 @@ from dynx.records import CacheReport, Entry, GuardCosts, Verdict
 from dynx.records.cache_key import CacheDiff
 from dynx.records.check import CheckReport
 from dynx.records.cudagraphs import CudagraphReport
-from dynx.records.effects import EffectReport, FrameEffects
+from dynx.records.effects import FrameEffects
 from dynx.records.fix_report import FixReport
 from dynx.records.profile import DynamicSizes, ProfileData, ProfileDiff, ProfileMatches
 from dynx.records.run_diff import RunDiff
@@ -76,7 +76,6 @@ _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     DynamicSizes: profiles.of_explanation,
     ProfileMatches: profiles.of_matches,
     CacheDiff: cache_keys.of_causes,
-    EffectReport: effects.of_report,
     FrameEffects: effects.of_frame,
     SavedReport: saved.of_report,
     GradError: saved.of_error,

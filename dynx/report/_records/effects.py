@@ -1,21 +1,13 @@
-"""Blocks for the result of `effects.record`: a table of the side effects of each compiled graph."""
+"""The block for the side effects of a compiled graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dynx.advice import spoken
-from dynx.records.effects import Effect, EffectReport, FrameEffects
+from dynx.records.effects import Effect, FrameEffects
 from dynx.report import _words as words
 from dynx.report._records.block import Block
-
-
-def of_report(report: EffectReport) -> Iterator[Block]:
-    """Yield a block for each graph with side effects, or one that says that there are none."""
-    for frame in report.frames:
-        yield from of_frame(frame)
-    if not report.frames:
-        yield Block("no side effects", "no compiled function changed an object that exists outside of it")
 
 
 def of_frame(frame: FrameEffects) -> Iterator[Block]:
