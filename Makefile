@@ -136,16 +136,16 @@ rules: $(READY)
 
 # The findings of `dynx run` on programs as users write them, against labels: causes, lines, and changes that remove the cost.
 advice: $(READY)
-	$(BIN)/python tests/advice_corpus/score.py
+	$(BIN)/python benchmarks/advice/score.py
 
 # `dynx fix` on the same programs: which findings it fixes, whether the changed programs do the same, advice that a trial refutes.
 TRIED :=
 tried: $(READY)
-	$(BIN)/python tests/advice_corpus/fixes.py $(TRIED)
+	$(BIN)/python benchmarks/advice/fixes.py $(TRIED)
 
 # Checks the labels themselves: counts of torch's own logs, and each change applied by script.
 labels: $(READY)
-	$(BIN)/python tests/advice_corpus/truth.py tests/advice_corpus/programs/*.py
+	$(BIN)/python benchmarks/advice/truth.py benchmarks/advice/programs/*.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/observers.py

@@ -1,6 +1,6 @@
 """What torch's own logs say about a program: its recompiles, graph breaks, functions at the limit, and its output.
 
-python tests/advice_corpus/truth.py PROGRAM.py
+python benchmarks/advice/truth.py PROGRAM.py
 
 Runs the program as it is, and once more with each fix of its label applied; fails if a fix does not remove its cost, changes
 the output or makes the program raise. dynx takes no part in this.

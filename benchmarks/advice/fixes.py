@@ -1,6 +1,6 @@
 """Run `dynx fix` on the programs of the corpus: which findings it fixes, and whether the changed programs do the same.
 
-python tests/advice_corpus/fixes.py [--jobs N] [--json FILE] [PROGRAM …]
+python benchmarks/advice/fixes.py [--jobs N] [--json FILE] [PROGRAM …]
 
 A finding of the rules below is fixed if a fix of it is kept, or if it is gone at the end. Those whose advice says that the cost
 is expected are counted apart. The changed program is run again without dynx: torch's own logs have to show no more events, and

@@ -1,4 +1,4 @@
-"""Every program of the corpus has a label that fits it; `make labels` runs them."""
+"""Every program of `benchmarks/advice` has a label that fits it; `make labels` runs them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from advice_corpus.label import read_label
+from label import read_label
 
-PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
+PROGRAMS = sorted((Path(__file__).parents[2] / "benchmarks" / "advice" / "programs").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
