@@ -20,26 +20,25 @@ that safe. A *recording* is one captured CUDA graph with its memory.
 **Invariants.**
 
 1. A recording is replayed only if its key and its predicate hold: layouts, scalars, addresses, state. Otherwise the call is
-   recorded again or runs uncaptured, and `stats().skips` says why.
-2. The first call with given layouts and state always runs uncaptured: it warms up what cannot be captured, and shows what
-   the function mutates.
-3. While a backward pass still needs tensors that a replay saved, that recording is pending and is not replayed; another
-   recording is made.
-4. A graph or function that cannot be captured runs uncaptured, with a warning that names the user's line; with `or_error` it
-   raises.
-5. A recording never keeps arguments of the user alive, except parameters through their modules, and tensors that the function
-   finds by name: it reads their memory.
-6. Graphs that share memory or a cuBLAS workspace are replayed one after the other, whatever the streams; memory is given to
-   others when the device has done with it.
+   recorded again or runs uncaptured.
+2. The first call of a compiled graph, and of a function with given layouts and state, runs uncaptured: it warms up what
+   cannot be captured, and shows what the function mutates.
+3. While a backward pass needs tensors that a replay saved, that recording is pending and is not replayed; another recording is
+   made.
+4. A graph or function that cannot be captured runs uncaptured, with a warning that says why and, if it is known, at which line
+   of the user's code; with `or_error` it raises. `stats().skips` lists what was not captured.
+5. A recording keeps no tensor among the arguments alive. It keeps parameters alive, through their modules, and tensors that
+   the function refers to by name, since it reads their memory.
+6. Graphs that share memory or a cuBLAS workspace are replayed one after the other, on whatever streams; memory is reused only
+   when no stream uses it any more.
 
 **Consequences.** Changed shapes and scalars cost one recording each, bounded by `max_recordings`. Inputs at changing
-addresses are copied. Nothing is ever captured on a thread while another capture is under way. On a CPU,
-`Config(runtime="emulator")` runs the same code against an emulator that fails where CUDA would: the tests of this package
-run on both.
+addresses are copied. No two captures in a process overlap. On a CPU, `Config(runtime="emulator")` runs the same code against an
+emulator that fails where CUDA would: the tests of this package run on both.
 
 The folders, from what users call down to the device: `_compiled` (the backend of torch.compile), `_functions` (`fast_path`,
-`graphed`, `train_step`), `_state` (what a recording depends on), `_recording` (one captured graph), `_runtime` (CUDA,
-emulator), `_graph` (FX analysis).
+`graphed`, `train_step`), `_refusals` (what a replay would not repeat), `_state` (what a recording depends on), `_search` (the
+objects that a function refers to), `_graph` (FX analysis), `_recording` (one captured graph), `_runtime` (CUDA, emulator).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Config:
             refused, and `torch.autograd.grad` does not find parameters.
         partition: Split a graph around operators that cannot be captured, and capture the pieces between them.
         buckets: Sizes that `fast_path` pads dimensions to, by dimension: `{0: (8, 16, 32)}`.
-        max_recordings: Largest number of recordings of one graph; `on_limit` decides what happens beyond.
+        max_recordings: Largest number of recordings of one graph or function; `on_limit` says what happens beyond.
         on_limit: "eager" runs further calls uncaptured, "error" raises CaptureError, "lru" closes the least recently used
             recording.
         or_error: Raise CaptureError where something would run uncaptured; also set by DYNX_CUDAGRAPH_OR_ERROR=1.

@@ -1,4 +1,4 @@
-"""Notify the user that a graph or function runs uncaptured: by a warning, or with `or_error` by an error."""
+"""Notify the user that a graph or function runs uncaptured: with a warning, or with `or_error` by raising an error."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def warn_or_raise(text: str, config: Config) -> None:
 
 
 def notify(text: str) -> None:
-    """Warn at the user's line."""
+    """Warn with a DynxWarning at the user's line."""
     warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())

@@ -30,7 +30,7 @@ class Tally:
 _recorded = Tally()
 _uncaptured = Tally()
 _verified = Tally()
-_replays: list[Tally] = []  # one per recording, also of those that are closed
+_replays: list[Tally] = []  # one per recording, closed ones included
 _skips: list[Skip] = []
 _staging: Counter[Staging] = Counter()
 _address_changes: deque[AddressChange] = deque(maxlen=100)
@@ -69,14 +69,14 @@ def count_address_change(change: AddressChange) -> None:
 
 
 def skip_of_failure(error: CaptureFailed) -> Skip:
-    """Turn the error of a failed capture into a Skip: the first line of its message is the reason, the next the advice."""
+    """Turn the error of a failed capture into a Skip: the first line of its message is the reason, the rest the advice."""
     reason, _, advice = str(error).partition("\n  ")
     default = "remove what synchronizes with the device or reads a tensor's value, or call it outside of the captured function"
     return Skip(reason, error.location, advice or default, "capture")
 
 
 def pools(besides: Sequence[object] = ()) -> tuple[PoolMemory, ...]:
-    """Return the memory of the pools that exist, besides some of them."""
+    """Return the memory of all existing memory pools, except those in `besides`."""
     uses = (use for use in pool_uses() if not any(use.pool is other for other in besides))
     return tuple(PoolMemory(use.pool.what, use.pool.device, use.reserved, use.used) for use in uses)
 
@@ -85,8 +85,9 @@ def stats() -> CudagraphStats:
     """Return what was recorded, replayed, copied and run uncaptured since the process began, or since `reset`.
 
     Returns:
-        A `CudagraphStats` record: `.recordings`, `.replays`, `.copies`, `.bytes_copied`, `.skips`, `.staging`,
-        `.address_changes`; `.bytes_held` by recordings and `.pools` with the memory of each pool.
+        A `CudagraphStats` record: `.recordings`, `.replays`, `.uncaptured` calls, `.verified` replays, `.copies`,
+        `.bytes_copied`, `.skips`, `.staging`, `.address_changes`; `.bytes_held` by recordings and `.pools` with the memory of
+        each pool.
 
     Example:
         >>> from dynx import cudagraphs

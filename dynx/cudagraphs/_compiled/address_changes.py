@@ -31,7 +31,7 @@ class SharedFacts:
 
 
 class AddressWatch:
-    """Counts how often the addresses of inputs that a recording reads in place change: parameters, buffers, saved tensors."""
+    """A counter of address changes of the inputs that a recording reads in place: parameters, buffers, saved tensors."""
 
     def __init__(self, plan: GraphPlan, recorded: Collection[int]) -> None:
         self._plan, self._recorded = plan, recorded
@@ -43,8 +43,8 @@ class AddressWatch:
 
         Called before a call is recorded.
 
-        FSDP gathers parameters at a new address in each step, and hooks on saved tensors return copies: without the copies of
-        inputs, each step would need a recording. Addresses in the memory of other recordings do not count as changes.
+        FSDP gathers parameters at a new address in each step, and hooks on saved tensors return copies: if such inputs were not
+        copied, each step would need another recording. Addresses in the memory of other recordings do not count as changes.
         """
         changes: dict[int, AddressChange] = {}
         for index in self._plan.indices("static", "managed"):

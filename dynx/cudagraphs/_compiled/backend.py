@@ -156,7 +156,7 @@ class _Compilation:
     def _uncaptured(self, why: str) -> Capture:
         """Warn that a graph runs uncaptured; with `or_error`, replace it by a callable that raises CaptureError.
 
-        An error that is raised here Dynamo would wrap, or ignore where `torch._dynamo.config.suppress_errors` is set.
+        Dynamo would wrap an error that is raised here, or ignore it if `torch._dynamo.config.suppress_errors` is set.
         """
         if self.config.or_error:
             return lambda compiler: aot.boxed(lambda args: warn_or_raise(why, self.config))

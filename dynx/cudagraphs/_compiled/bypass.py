@@ -25,11 +25,11 @@ class _UnderWay(threading.local):
 
 
 class Bypass:
-    """Skips AOTAutograd's wrappers once a call through them has shown that they pass arguments and results unchanged.
+    """A runner that is called without AOTAutograd's wrappers, once a call has shown that they change nothing.
 
     Arguments and results must be the same objects inside and outside of the wrappers, and the graph must mutate nothing.
-    What the wrappers do besides is to disable autograd, which is disabled already where they are skipped, and autocast,
-    which a replay does not depend on.
+    Besides, the wrappers only disable autograd, which is disabled already where they are skipped, and autocast, on which a
+    replay does not depend.
     """
 
     def __init__(self, runner: Runner) -> None:

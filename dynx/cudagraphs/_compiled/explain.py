@@ -26,8 +26,8 @@ from dynx.records.cudagraphs import CudagraphReport
 def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None, **kwargs: Any) -> CudagraphReport:
     """Compile a function with dynx_cudagraphs, call it three times, and report how each of its graphs is captured, or why not.
 
-    The calls are real ones. Where results need gradients, these are computed and discarded, so that backward graphs are in
-    the report. A compiled function is compiled again.
+    The effects of the calls are not undone. If results require grad, gradients are computed and discarded, so that the
+    report includes backward graphs. A compiled function is compiled again.
 
     Args:
         fn: A function or module, compiled or not.

@@ -29,7 +29,7 @@ class CompiledGraph:
         is_whole = len(self.runners) == 1 and not self.plan.pieces
         staging = Counter(recording.staging for recording in recordings)
         return GraphUse(
-            self.runners[0].plan if is_whole else self.plan,  # the present one: inputs may have become dynamic
+            self.runners[0].plan if is_whole else self.plan,  # the current plan: inputs may have become dynamic
             recordings=len(recordings),
             replays=sum(recording.tally.times for recording in recordings),
             copies=sum(recording.tally.copies for recording in recordings),

@@ -24,9 +24,9 @@ from dynx.records.cudagraphs import GraphPlan
 
 
 class Runner:
-    """Runs the first call of a compiled graph uncaptured, then captures and replays it.
+    """A compiled graph that runs uncaptured in its first call, and is then captured and replayed.
 
-    Each set of scalars, generators and addresses of static inputs gets a recording of its own.
+    Each set of scalars, generators, addresses of static and managed inputs, and unknown layouts gets a recording of its own.
 
     Args:
         call: The compiled graph, on a list of arguments that it empties.
@@ -34,7 +34,7 @@ class Runner:
         config: Options.
         runtime: Where the graph is captured.
         facts: Facts that the graphs of the compilation share.
-        has_own_pools: Each recording gets a memory pool of its own, since its results are read after other replays.
+        has_own_pools: Whether each recording gets its own memory pool, since its results are read after other replays.
     """
 
     def __init__(
@@ -58,13 +58,11 @@ class Runner:
         self._lock = RLock()  # reentrant: an operator may call the compiled function
         self._unpatched_plan = plan if config.params == "patch" and plan.part == "inference" else None
         self._use(plan if self._unpatched_plan is None else _with_patched_params(plan))
-        self._boxed_call = (
-            True  # AOTAutograd passes arguments as a list that is emptied; torch copies the attribute to wrappers
-        )
+        self._boxed_call = True  # takes arguments in a list and clears it; torch copies the attribute to wrappers
         self._is_capturing = runtime.is_capturing
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
-        if self._is_capturing() or (trying_threads and get_ident() in trying_threads):  # a part of the outer capture
+        if self._is_capturing() or (trying_threads and get_ident() in trying_threads):  # part of an outer capture
             return self.call(args)
         with self._lock:  # another thread would copy its inputs to the same memory
             recording = self._last
@@ -75,7 +73,7 @@ class Runner:
                     count_uncaptured()
                     return self._runtime.warm_up(lambda: self.call(args))
             outputs = recording.run(args)
-            if self._saves and hooks_are_set():  # the hooks may keep saved tensors for any time
+            if self._saves and hooks_are_set():  # the hooks may keep saved tensors indefinitely
                 for index in recording.saved:
                     outputs[index] = outputs[index].clone()
             args.clear()
@@ -158,14 +156,14 @@ class Runner:
         return replace(self.plan, inputs=tuple(inputs))
 
     def _stop_patching(self, plan: GraphPlan, why: str) -> None:
-        """Stop setting parameter pointers before replays: from now on, each new address of a parameter is recorded again."""
+        """Stop patching parameter pointers: from now on, each new address of a parameter needs another recording."""
         self.notes.append(f"parameters with a new address are recorded again: {why}")
         self._unpatched_plan = None
         self._cache.close()
         self._use(plan)
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
-        """Call the graph, and replace results that are inputs no operator reads by None: replays return those of their call."""
+        """Call the graph, and replace results that are untouched inputs by None: each replay returns its own inputs."""
         outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None
@@ -179,7 +177,7 @@ class Runner:
 
 
 def _with_patched_params(plan: GraphPlan) -> GraphPlan:
-    """Return the plan with parameters and buffers as inputs whose pointers are set in the graph before each replay."""
+    """Return the plan with parameters and buffers as dynamic inputs, whose pointers are set before each replay."""
     why = "a parameter or buffer, whose pointer is set before each replay"
     inputs = (replace(spec, kind="dynamic", why=why) if spec.kind == "static" else spec for spec in plan.inputs)
     return replace(plan, inputs=tuple(inputs), patches_params=True)

@@ -49,7 +49,7 @@ def split_runner(
     facts: SharedFacts,
     compile_piece: Callable[[GraphModule], Call],
 ) -> SplitRunner:
-    """Build the SplitRunner of a graph that its plan splits into pieces; those that are captured are compiled."""
+    """Build the SplitRunner of a graph that its plan splits into pieces; only pieces that are captured are compiled."""
     nodes = {node.name: node for node in gm.graph.nodes}
     parts = [[nodes[name] for name in piece.nodes] for piece in plan.pieces]
     pieces = split(gm, parts, plan.user_outputs, plan.regenerated)
@@ -126,7 +126,7 @@ class _Step(NamedTuple):
 
 
 class SplitRunner:
-    """Runs the pieces of a split graph in order, and passes values between them in a list of slots.
+    """A runner of the pieces of a split graph, in order, which passes values between them in a list of slots.
 
     The first slots hold the arguments of the graph, the others the results of pieces.
     """
@@ -137,7 +137,7 @@ class SplitRunner:
         self._is_capturing = runtime.is_capturing
         self._clones, self._saves, user_outputs = clones, plan.part == "forward", plan.user_outputs
         slots = {node: slot for slot, node in enumerate(placeholders(gm))}
-        user_slots: dict[Node, int] = {}  # of outputs that other pieces read too, from the recording's own memory
+        user_slots: dict[Node, int] = {}  # of results for the user; pieces read the same nodes from `slots`
         self._steps: list[_Step] = []
         self.runners = [call for _, call in pieces if isinstance(call, Runner)]
         for piece, call in pieces:
@@ -171,10 +171,10 @@ class SplitRunner:
             used_later.update(step.inputs)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        # as a part of an outer capture, for whose end the holder of the lock may wait
+        # part of an outer capture: no lock, since its holder may wait for the end of that capture
         if self._is_capturing() or (trying_threads and get_ident() in trying_threads):
             return self._run(args, is_nested=True)
-        with self._lock:  # what a piece passes to another one is in the memory of recordings
+        with self._lock:  # values that pieces pass to others are in the memory of recordings
             is_nested, self._is_busy = self._is_busy, True  # an operator may call the compiled function
             try:
                 return self._run(args, is_nested=is_nested)
@@ -202,7 +202,7 @@ class SplitRunner:
         outputs = [
             constant if slot is None else values[slot] for slot, constant in zip(self._outputs, self._constants, strict=True)
         ]
-        if self._saves and hooks_are_set():  # as where the whole graph is captured
+        if self._saves and hooks_are_set():  # as in `Runner`
             for index in self._saved:
                 if isinstance(output := outputs[index], torch.Tensor):
                     outputs[index] = output.clone()

@@ -51,13 +51,13 @@ class Arguments:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key of the arguments: containers, other values, layouts of tensors, and which are the same object."""
+        """A hashable key of the arguments: containers, tensor layouts, other values, and which tensors are the same object."""
         return (str(self.spec), *map(_key_of, self.leaves), *_same_as(self.tensors))
 
     def call(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Call a function with these arguments, but with `tensors` in place of the tensors among them.
+        """Call a function with these arguments, their tensors replaced by `tensors`.
 
-        Arguments that are the same object are the same one there too: the first of their replacements.
+        Arguments that are the same tensor are replaced by the same tensor, the replacement of the first.
         """
         replacements = iter([tensors[index] for index in same] if (same := _same_as(self.tensors)) else tensors)
         leaves = [next(replacements) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
@@ -88,10 +88,10 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def matcher(arguments: Arguments) -> Match:
-    """Return a function that takes a call's arguments, and returns their tensors if their key is the same, otherwise None."""
+    """Return a function that returns the tensors of a call's arguments if these have the key of `arguments`, else None."""
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key
-    check: Callable[..., bool] = layout_check(tensors) if tensors else _is_untransformed  # which both see transforms
+    check: Callable[..., bool] = layout_check(tensors) if tensors else _is_untransformed  # both false in transforms
     first, no_keywords = tree_unflatten(list(arguments.leaves), arguments.spec)
 
     same = _same_as(tensors)
@@ -118,7 +118,7 @@ def _is_untransformed() -> bool:
 
 
 def _same_as(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Return for each tensor the index of the first one that is the same object; nothing if all are different objects."""
+    """Return for each tensor the index of the first tensor that is the same object; an empty list if no two are the same."""
     if len(ids := list(map(id, tensors))) == len(set(ids)):
         return []
     return list(map(ids.index, ids))

@@ -17,20 +17,21 @@ Leaves = Callable[[], AbstractContextManager[Mapping[torch.Tensor, torch.Tensor]
 
 
 class AutogradTape:
-    """Runs a function once and keeps its autograd graph, through which its backward pass may run several times.
+    """One forward run of a function and its autograd graph, through which the backward pass may run several times.
 
     Args:
         call: The function, on a list of tensors.
-        needs_gradient: Which of the tensors need gradients.
+        needs_gradient: Whether each of the tensors requires grad.
         leaves: Context manager that replaces parameters by new leaf tensors over the same memory; yields a mapping from each
             parameter to its leaf.
         parameters: The parameters that need gradients.
-        runs_again: The backward pass runs several times.
+        runs_again: Whether the backward pass runs several times.
 
     Attributes:
-        results: The results that need gradients, by index.
+        results: The results that require grad, by index.
         is_used: Whether each input and parameter gets a gradient, known after `backward`.
-        runs_once: The backward pass can run only once, since torch.compile has compiled it to reuse memory of saved tensors.
+        runs_once: Whether the backward pass can run only once, since torch.compile may have compiled it to reuse the memory
+            of saved tensors.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class AutogradTape:
     ) -> None:
         self._runs_again = runs_again
         self._call, self._needs, self._leaves, self._parameters = call, needs_gradient, leaves, parameters
-        self._inputs: list[torch.Tensor] = []  # that need gradients
+        self._inputs: list[torch.Tensor] = []  # those that require grad
         self._leaf_of_parameter: list[torch.Tensor] = []
         self.results: dict[int, torch.Tensor] = {}
         self._held: list[Any] = []
@@ -87,7 +88,7 @@ class AutogradTape:
 
         May be called again until `release`, unless `runs_once`.
         """
-        sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # parameters may be used directly too
+        sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # the function may use parameters and leaves
         all_gradients = self._gradients([self._edges.get(id(source)) for source in sources], gradients)
         inputs, params = len(self._inputs), len(self._parameters)
         of_leaves, of_params = all_gradients[inputs : inputs + params], all_gradients[inputs + params :]
@@ -98,9 +99,9 @@ class AutogradTape:
         return result
 
     def _gradients(self, edges: Sequence[GradientEdge | None], gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Return the gradient of each edge; None for leaves that are not in the graph.
+        """Return the gradient for each edge; None for a leaf that is not in the graph.
 
-        Tensors will not do: a later recording may have given the parameters other accumulators.
+        Edges are used instead of tensors, since a later recording may have given the parameters new AccumulateGrad nodes.
         """
         used = [edge for edge in edges if edge is not None]
         results = list(self.results.values())
@@ -113,8 +114,8 @@ class AutogradTape:
     def release(self) -> None:
         """Drop the autograd graph, but keep the attributes that custom autograd functions assigned to `ctx`.
 
-        Where a parameter itself was used, its AccumulateGrad node belongs to the stream of the capture: later backward
-        passes would wait for it.
+        If the function used a parameter itself, not its new leaf, the AccumulateGrad node belongs to the stream of the
+        capture, and later backward passes would wait for that stream.
         """
         self._held, self._edges = [_attributes(node) for node in nodes_of(self.results.values())], {}
         self.results = {index: result.detach() for index, result in self.results.items()}
@@ -128,7 +129,7 @@ def unknown_leaves(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor
 
 
 def refuse_reentrant(results: Sequence[Any]) -> None:
-    """Raise UsageError if a reentrant checkpoint is in the autograd graph: its backward pass runs by `backward` only."""
+    """Raise UsageError if a reentrant checkpoint is in the autograd graph: it does not support `torch.autograd.grad`."""
     tensors = [result for result in results if isinstance(result, torch.Tensor)]
     if any(node.name() == "CheckpointFunctionBackward" for node in nodes_of(tensors)):
         raise UsageError(

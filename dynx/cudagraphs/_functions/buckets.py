@@ -22,10 +22,11 @@ Sizes = Mapping[int, int]  # one size by dimension
 
 
 class Bucketed:
-    """Pads arguments with zeros to the next bucket size, calls a recorded function, and narrows its results to the old size.
+    """A recorded function whose arguments are padded with zeros to the next bucket size, and its results narrowed back.
 
-    The size of a dimension is that of the first tensor that has the dimension. Other arguments of the same size are padded
-    too, and results of the padded size are narrowed. Calls with sizes above the largest bucket run uncaptured.
+    The size of a dimension is that of the first tensor that has the dimension. Other arguments of this size are padded too,
+    and results of the padded size are narrowed. A call runs uncaptured if a size is above the largest bucket, or if it needs
+    padding and the function mutates arguments, which the first such call shows.
     """
 
     def __init__(self, recorded: RecordedFunction, buckets: Buckets) -> None:
@@ -34,7 +35,7 @@ class Bucketed:
         self._buckets = {dim: sorted(sizes) for dim, sizes in buckets.items()}
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Record all bucket sizes, the largest first, since the other recordings then reuse its memory."""
+        """Record all bucket sizes, the largest first: the recordings of smaller sizes then reuse its memory."""
         sizes = self._sizes((args, kwargs))
         for bucket in product(*(reversed(bucket_sizes) for bucket_sizes in self._buckets.values())):
             padded = _resized((args, kwargs), sizes, dict(zip(self._buckets, bucket, strict=True)))
@@ -43,7 +44,7 @@ class Bucketed:
         self._mutates_arguments = self._recorded.mutates_arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if is_transformed():  # batches cannot be padded
+        if is_transformed():  # by torch.func: the recorded function runs uncaptured, so that it needs no padding
             return self._recorded(*args, **kwargs)
         sizes = self._sizes((args, kwargs))
         buckets = {dim: self._bucket(dim, size) for dim, size in sizes.items()}

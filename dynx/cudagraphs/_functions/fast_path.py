@@ -36,18 +36,19 @@ def fast_path(
     recordings of their own.
 
     Each call checks that the modules which the function uses are unchanged (attributes and what they hold, parameters and their
-    addresses, submodules, hooks, classes), and so are the tensors, numbers and functions that it reads by name; otherwise it
-    records again. A function that changes one of these in each call runs uncaptured, with a warning.
+    addresses, submodules, hooks, classes), and so are the tensors, numbers and functions that it reads by name. After a change
+    one call runs uncaptured, and the next is recorded. A function that changes any of this in each call runs uncaptured,
+    with a warning.
 
-    With `config.buckets` tensors are padded with zeros to the next bucket size, and results are narrowed: few
-    recordings, which share their memory, serve all sizes up to the largest bucket. All are recorded at once. With
-    `config.params="patch"` each call sets the graph's pointers to the current parameters, so that parameters of the same
-    layout may be exchanged without another recording.
+    With `config.buckets` tensors are padded with zeros to the next bucket size, and results are narrowed: few recordings, which
+    share their memory, serve all sizes up to the largest bucket. With `examples`, all of them are recorded at once. With
+    `config.params="patch"` each call sets the graph's pointers to the current parameters, so that parameters can be replaced
+    by others of the same layout without another recording.
 
     Args:
         fn: Function or module; runs without gradients.
-        *examples: Arguments to record at once; without them the first calls record. What calls with examples write to tensors
-            is undone.
+        *examples: Arguments to record with at once; without examples, the second call with a layout is recorded. What the calls
+            with examples write to tensors is undone.
         unsafe_skip_checks: Check only the arguments in each call. The caller promises that modules, parameters and autocast
             stay unchanged.
         config: Options; see `Config`.
@@ -71,7 +72,7 @@ def fast_path(
     config = config_or_default(config)
     _check_arguments(fn, examples)
     while isinstance(fn, (RecordedFunction, _WithoutGradients)):
-        fn = fn.forward  # which has one recording, with the options of this call
+        fn = fn.forward  # the function inside, recorded once, with the options of this call
     runtime = select_runtime(config)
     check_bindings(config, runtime)
     if not unsafe_skip_checks:
@@ -129,7 +130,7 @@ def _check_function(fn: Callable[..., Any]) -> None:
 
 
 class _WithoutGradients:
-    """Calls a function under `torch.no_grad`; its deep copy calls a deep copy of the function."""
+    """A callable that runs a function under `torch.no_grad`; its deep copy runs a deep copy of the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = self.forward = function

@@ -18,7 +18,7 @@ from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._recording.restored_memory import bytes_in
 from dynx.cudagraphs._search.bindings import state_read_by
 
-_COPIED = 1 << 26  # bytes, up to which values are compared with a copy, else by a checksum
+_COPIED = 1 << 26  # bytes: tensors up to this size are compared with a copy, larger ones by checksums
 _VALUES = (*BY_VALUE, Number)
 _FUNCTIONS = FunctionType, BuiltinFunctionType, MethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket
 _STATELESS = (*_FUNCTIONS, type)
@@ -40,7 +40,7 @@ def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
 
 
 def _is_compared(tensor: torch.Tensor) -> bool:
-    """Return whether the values of a tensor are compared: kernels of the user may not increase its version."""
+    """Return whether the values of a tensor are compared, not only its version: custom kernels may not increment that."""
     if tensor.layout != torch.strided or tensor.is_meta:
         return False
     return tensor.is_inference() or not isinstance(tensor, Parameter)
@@ -52,7 +52,7 @@ def _has(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 
 
 def _contents(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of the bytes of a tensor; of a large one the checksums of its parts."""
+    """Return a copy of the bytes of a tensor; for a large tensor, the checksums of its parts."""
     if tensor.nbytes <= _COPIED:
         return bytes_in(tensor).clone()
     return torch.stack([_checksum(bytes_in(part)) for part in _parts(tensor.detach())])
@@ -70,7 +70,7 @@ def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _checksum(data: torch.Tensor) -> torch.Tensor:
-    """Return a number of 64 bits that depends on all bytes and their order."""
+    """Return a 64-bit number that depends on all bytes and their order."""
     padded = torch.nn.functional.pad(data, (0, -data.numel() % 8)).view(torch.int64)
     weights = torch.arange(1, 2 * padded.numel(), 2, device=data.device)  # odd, so that each bit matters
     return (padded ^ (padded >> 29)).mul_(weights).sum()
@@ -128,14 +128,17 @@ _PARTS = "  pass its tensors and numbers; what stays the same can be in the clos
 
 
 def _may_change(leaf: Any) -> bool:
-    """Return whether an argument is compared neither by its value nor by its identity."""
+    """Return whether an argument may change while its key stays the same, as an object with attributes may."""
     if isinstance(leaf, (*_STATELESS, Enum, slice)):
         return False
     return not isinstance(leaf, _VALUES) or bool(getattr(leaf, "__dict__", None))  # a subclass of int may have attributes
 
 
 def liveness_of(values: Any) -> Callable[[], bool]:
-    """Return a predicate that is true while the tensors, modules and functions in `values` are alive; it holds other values."""
+    """Return a predicate that is true while the tensors, modules and functions in `values` are alive.
+
+    It keeps other objects in `values` alive, except dicts and sets.
+    """
     leaves = list(_leaves(values, set()))
     weak = [weakref.ref(leaf) for leaf in leaves if issubclass(type(leaf), _LARGE)]
     strong = [leaf for leaf in leaves if not issubclass(type(leaf), (*_LARGE, dict, set))]
@@ -171,6 +174,6 @@ class Mutations(NamedTuple):
 
 
 def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
-    """Return whether argument tensors share memory that the function mutates, with each other or with module tensors."""
+    """Return whether argument tensors share memory that the function mutates, with each other or with other tensors."""
     storages = storages_of(tensors)
     return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

@@ -30,10 +30,10 @@ class GradientPolicy:
     """Which parameters a pair of recordings computes gradients of, and whether autograd or the graph writes `.grad`.
 
     Attributes:
-        parameters: Names and parameters that get gradients.
+        parameters: Pairs of name and parameter, of the parameters that get gradients.
         leaves: Context manager that replaces parameters by new leaf tensors over the same memory.
-        allow_unused: Accept parameters and arguments without a gradient.
-        in_place: The graph writes to `.grad`; autograd sees one input instead of all parameters.
+        allow_unused: Whether parameters and arguments may get no gradient.
+        in_place: Whether the graph writes to `.grad`; autograd sees one input instead of all parameters.
     """
 
     parameters: tuple[Named, ...]
@@ -43,10 +43,10 @@ class GradientPolicy:
 
 
 class ForwardBackward:
-    """A pair of recordings: replays the forward pass, and the backward pass when autograd reaches it.
+    """A pair of recordings: of a forward pass, and of its backward pass, which is replayed when autograd reaches it.
 
-    Tensors that autograd saves are in the recording's memory: until the backward pass has read them, or autograd has
-    released them, the pair is pending.
+    Tensors that the forward pass saves are in the recording's memory. The pair is pending until the backward pass has read
+    them, or autograd has freed its graph.
     """
 
     may_return_arguments = False
@@ -71,14 +71,14 @@ class ForwardBackward:
         self._tape = AutogradTape(call, needs, gradients.leaves, self._parameters, runs_again=gradients.in_place)
         plan = replace(plan, is_differentiated=True)
         self._forward = Recording(self._tape.forward, plan, config, runtime, tensors, runtime.new_pool("forward pass"))
-        self._pool = runtime.new_pool("backward pass")  # of what is read after the next forward pass: gradients in place
+        self._pool = runtime.new_pool("backward pass")  # its own: gradients in place are read after the next forward
         self._backward = self._record_backward() if self._tape.results else None
         if not gradients.in_place:
             self._tape.release()
-        renew_accumulators(not_replaced)  # those of the capture belong to its stream, which later backward passes would use
+        renew_accumulators(not_replaced)  # those of the capture would make later backward passes wait for its stream
         self._results = list(self._tape.results.items())
-        self._adding: Recording | None = None  # a backward recording that adds to gradients
-        self._anchor = torch.zeros((), requires_grad=True)  # stands for all parameters
+        self._adding: Recording | None = None  # a backward recording that adds to existing gradients
+        self._anchor = torch.zeros((), requires_grad=True)  # the input of `_Replay` that stands for all parameters
         self._anchor_accumulator = accumulator_of(self._anchor)
         self._pending: Any = None
         self._verification: PairVerification | None = None
@@ -113,13 +113,9 @@ class ForwardBackward:
         return self._forward.run(tensors)
 
     def verify(self, uncaptured: Call, memory: Callable[[], Sequence[Any]], what: str, times: int) -> None:
-        needs, leaves, parameters = (
-            self._are_needed,
-            self._gradients.leaves,
-            self._parameters,
-        )  # not self: it would not be freed
+        needs, leaves, parameters = self._are_needed, self._gradients.leaves, self._parameters
 
-        def new_tape() -> AutogradTape:  # does not refer to self, which would not be freed
+        def new_tape() -> AutogradTape:  # without a reference to self: the cycle would keep the memory of the graphs alive
             return AutogradTape(uncaptured, needs, leaves, parameters, runs_again=False)
 
         self._verification = PairVerification(new_tape, memory, what, times)
@@ -130,7 +126,7 @@ class ForwardBackward:
     def replay_backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Replay the backward pass; return the gradients of arguments that require grad, and of the parameters.
 
-        With gradients in place, the anchor, a tensor that stands for all parameters, gets None.
+        With gradients in place, one None, for the anchor tensor, replaces the gradients of the parameters.
         """
         assert self._backward is not None
         inputs = [_with_layout_of(gradient, result) for gradient, (_, result) in zip(gradients, self._results, strict=True)]
@@ -139,7 +135,7 @@ class ForwardBackward:
         return self._replay_backward(inputs)
 
     def _parameters_written(self) -> Sequence[torch.Tensor] | None:
-        """Return the parameters whose `.grad` the backward pass writes; None where it returns their gradients."""
+        """Return the parameters whose `.grad` the backward pass writes; None if it returns their gradients."""
         if not self._gradients.in_place:
             return None
         return self._parameters if will_execute(self._anchor_accumulator) else ()
@@ -153,7 +149,7 @@ class ForwardBackward:
         return [*self._accumulate(self._backward, inputs), None]
 
     def _replay_for_arguments(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the backward pass for arguments only: restore the parameter gradients that the graph overwrites."""
+        """Replay the backward pass for arguments only, and restore the parameter gradients that the graph overwrites."""
         written = [gradient for gradient in backward.kept_outputs if gradient is not None]
         before = [gradient.clone() for gradient in written]
         outputs = backward.run(inputs)
@@ -199,7 +195,7 @@ class ForwardBackward:
         with torch.no_grad():
             likely = [torch.empty_like(result) for result in results.values()]
         (_, forward), *_ = self._forward.captured
-        config = replace(self._config, inputs="copy") if self._tape.runs_once else self._config  # others may be captured twice
+        config = replace(self._config, inputs="copy") if self._tape.runs_once else self._config  # copies are captured once
         recording = Recording(backward, plan, config, self._runtime, likely, self._pool, forward)
         self._check_used()
         return recording
@@ -230,10 +226,10 @@ class _Replay(torch.autograd.Function):
     def forward(
         ctx: Any, pair: ForwardBackward, tensors: Sequence[torch.Tensor], outputs: list[Any], *sources: torch.Tensor
     ) -> Any:
-        token = torch.empty(0)  # alive as long as what autograd saves
+        token = torch.empty(0)  # lives as long as the saved tensors
         ctx.pair = pair
         ctx.save_for_backward(token)
-        ctx.token = token if hooks_are_set() else None  # the hooks may replace the saved one
+        ctx.token = token if hooks_are_set() else None  # the hooks may replace the saved token
         outputs += pair.replay_forward(tensors, token)
         results = [(index, output) for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)]
         ctx.differentiable = [position for position, (index, _) in enumerate(results) if pair.is_differentiable(index)]
@@ -243,12 +239,12 @@ class _Replay(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # autograd would take the gradients for constants
+        if torch.is_grad_enabled():  # autograd would treat the gradients as constants
             raise UsageError(
                 "create_graph=True: gradients of a recorded function cannot be differentiated again\n"
                 "  compute a gradient penalty with the function itself, uncaptured, or capture the whole step with train_step"
             )
-        ctx.saved_tensors  # noqa: B018 - raises where backward ran before
+        ctx.saved_tensors  # noqa: B018 - raises if backward ran before
         ctx.token = None
         computed = ctx.pair.replay_backward([gradients[position] for position in ctx.differentiable])
         return None, None, None, *computed
@@ -257,7 +253,7 @@ class _Replay(torch.autograd.Function):
 def _with_layout_of(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """Return the gradient of a result with the result's strides and dtype, with which the backward pass was captured.
 
-    The gradient that `sum` passes to its input, for example, is one expanded element.
+    For example, `sum` passes one expanded element to its input as gradient.
     """
     if gradient.stride() == result.stride() and gradient.dtype == result.dtype:
         return gradient

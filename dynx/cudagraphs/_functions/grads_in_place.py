@@ -29,7 +29,7 @@ _are_at = address_check()
 
 
 class GradsInPlace:
-    """Calls a compiled graph through a recorded function of its arguments other than parameters and buffers.
+    """A compiled graph that is recorded as a function of its arguments other than parameters and buffers.
 
     Args:
         call: The compiled graph.
@@ -43,15 +43,15 @@ class GradsInPlace:
         self, call: Callable[..., Any], static: Sequence[int], names: Sequence[str], config: Config, runtime: Runtime
     ) -> None:
         self._call, self._static, self._names, self._runtime = call, static, names, runtime
-        self._dynamic: list[int] | None = None  # indices of the other arguments, known from the first call on
-        self.static_args: list[Any] = []  # parameters and buffers of the call under way
+        self._dynamic: list[int] | None = None  # indices of the other arguments; None before the first call
+        self.static_args: list[Any] = []  # parameters and buffers of the call in progress
         policy = RecordingPolicy(make=partial(record_with_gradients, self._checked_gradients), mutable=lambda: self.static_args)
         self._recorded = RecordedFunction(self._run, "call", "the graph", config, runtime, _StaticArgs(self), policy)
-        self._returned_buffers: dict[int, int] = {}  # index of the result: index of the static argument that it is
-        self._lock = RLock()  # `static_args` are those of one call
+        self._returned_buffers: dict[int, int] = {}  # index of a result: index in `static_args` of the buffer that it is
+        self._lock = RLock()  # `static_args` belongs to one call at a time
 
     def __call__(self, *args: Any) -> Any:
-        if self._runtime.is_capturing():  # becomes a part of the outer capture, for whose end the holder of the lock may wait
+        if self._runtime.is_capturing():  # part of an outer capture, for whose end the holder of the lock may wait
             return self._call(*args)
         with self._lock:
             before, self.static_args = self.static_args, [args[index] for index in self._static]

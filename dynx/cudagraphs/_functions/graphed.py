@@ -48,10 +48,10 @@ def graphed(
 ) -> Any:
     """Record the forward and backward passes of a function or module, or of each element of a tuple of them.
 
-    Like `torch.cuda.make_graphed_callables`, and less restricted: arguments may be keyword arguments, containers and other
-    objects than tensors; other layouts are recorded when they occur; a module is recorded for train and eval mode, with
-    gradients and without; changes of a module's state are noticed; gradients are copies, so that they can accumulate over
-    backward passes; a forward pass may run again before the backward pass of the first one.
+    Like `torch.cuda.make_graphed_callables`, but less restricted: arguments may be keyword arguments, containers and objects
+    other than tensors; other layouts of arguments, train or eval mode, and calls with or without gradients are recorded when
+    they occur; changes of a module's state are detected; gradients are copies, so that they can accumulate over backward
+    passes; a forward pass may run again before the backward pass of an earlier one.
 
     A module is returned with its `forward` replaced, so that its own hooks run (`del module.forward` restores it); a
     function is wrapped.
@@ -61,22 +61,22 @@ def graphed(
         sample_args: Arguments to record with; for a tuple, a tuple of arguments for each. What calls with them write to tensors
             is undone: statistics of batch normalization, for example, are as before.
         sample_kwargs: Keyword arguments to record with; for a tuple, a sequence of mappings.
-        warmup: Uncaptured forward and backward passes before the capture, at least 1.
+        warmup: Uncaptured calls before the capture, at least 1. The last runs only forward, the others also backward.
         allow_unused_input: Accept arguments and parameters that get no gradient.
         gradients: "autograd", or "in_place": the graph writes gradients to `.grad` in its own memory and autograd sees one
             input instead of all parameters. Faster, but gradient hooks are refused, and `torch.autograd.grad` does not find
             parameters.
-        pool: Memory pool of the graphs, as of `torch.cuda.graph_pool_handle`; None creates one.
+        pool: Memory pool of the graphs, from `torch.cuda.graph_pool_handle`; None creates one.
         stream: Stream to capture on; None creates one.
-        capture_error_mode: As of `torch.cuda.graph`.
+        capture_error_mode: As in `torch.cuda.graph`.
         config: Options; see `Config`.
 
     Returns:
         The module, or a callable with `.recordings` and `.close()`; for a tuple a tuple of them.
 
     Raises:
-        UsageError: Something would silently go wrong in a replay, named in the message: hooks of submodules, buffers that need
-            gradients, parameters without a gradient (unless `allow_unused_input`).
+        UsageError: A replay would silently differ because of what the message names: hooks of submodules, buffers that require
+            grad, parameters without a gradient (unless `allow_unused_input`).
 
     Example:
         >>> import torch
@@ -152,7 +152,7 @@ def _graphed(
         return named
 
     def gradients() -> GradientPolicy:
-        modules = modules_of(function)  # again: a name may be bound to another module now
+        modules = modules_of(function)  # searched again: a name may refer to another module now
         return GradientPolicy(tuple(check_and_name(modules)), partial(leaves_in, modules), allow_unused, in_place)
 
     named = check_and_name(modules_of(function))
@@ -175,7 +175,7 @@ def _graphed(
             assert runtime is not None
             runtime.warm_up(partial(_forward_backward, inner, args, kwargs, [param for _, param in named]))
     if not memory.before.equals(memory.written):
-        assignments.undo()  # as what was written, such as the flag of a data-dependent initialization
+        assignments.undo()  # like the memory: it may be the flag of a data-dependent initialization
     recorded.record(*args, **kwargs)
     return function if isinstance(function, nn.Module) else recorded
 
@@ -201,7 +201,7 @@ def _trained_params(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tenso
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with inductor, such that the backward graph keeps the saved tensors, since it may be replayed again."""
+    """Compile with inductor so that the backward graph keeps the saved tensors, since it may run several times."""
     run = torch.compile(forward)
 
     @functools.wraps(forward)
@@ -221,7 +221,7 @@ def record_with_gradients(
     tensors: Sequence[torch.Tensor],
     /,
 ) -> Replayable:
-    """Record the forward and backward passes if grad mode is enabled and a tensor requires grad, otherwise only forward."""
+    """Record forward and backward pass if grad mode is enabled and a parameter or argument requires grad, else only forward."""
     policy = gradients()
     if torch.is_grad_enabled() and (policy.parameters or any(tensor.requires_grad for tensor in tensors)):
         return ForwardBackward(call, plan, config, runtime, tensors, policy)

@@ -1,7 +1,7 @@
-"""Refuse training steps with gradients that a replay would lose: of arguments, and of tensors that live on outside of the loss.
+"""Refuse training steps with gradients that a replay would lose: of arguments, and of leaf tensors that outlive the loss.
 
-A leaf tensor that the loss makes for itself, such as the interpolated sample of a gradient penalty, is gone after the backward
-pass, and its gradient with it.
+A leaf tensor that the loss creates, such as the interpolated sample of a gradient penalty, is accepted: it is freed after the
+backward pass, together with its gradient.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def leaves_besides(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> list[L
 
 
 def refuse_those_alive(leaves: Sequence[Leaf]) -> None:
-    """Raise UsageError if a leaf is alive after its graph is gone; remove its gradient.
+    """Raise UsageError if a leaf is alive after its graph was freed, and restore its previous `.grad` tensor.
 
-    A replay would add to the `.grad` tensor of the time of the capture.
+    A replay would add to the `.grad` tensor of the capture.
     """
     alive = [(tensor, leaf) for leaf in leaves if (tensor := leaf.tensor()) is not None]
     for tensor, leaf in alive:

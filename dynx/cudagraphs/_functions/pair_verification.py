@@ -13,19 +13,19 @@ from dynx.cudagraphs._runtime.interface import Run
 
 
 class PairVerification:
-    """Compares the first replays of a pair of recordings.
+    """A comparison of the first replays of a pair of recordings with uncaptured runs.
 
     Args:
         new_tape: Returns a tape that runs the function uncaptured.
-        memory: Returns tensors that kernels may write to which are no operators of torch.
+        memory: Returns tensors that kernels other than operators of torch may write to.
         what: What is replayed, for messages.
-        times: How many forward passes are compared, each with the backward pass that follows it.
+        times: Number of forward passes that are compared, each together with the backward pass that follows it.
     """
 
     def __init__(self, new_tape: Callable[[], AutogradTape], memory: Memory, what: str, times: int) -> None:
         self._new_tape, self._memory, self._what, self._times = new_tape, memory, what, times
         self._left = times
-        self._tape: AutogradTape | None = None  # of the forward pass that was compared last
+        self._tape: AutogradTape | None = None  # of the forward pass that was compared last, for its backward pass
 
     def forward(self, run: Run, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Replay the forward pass, and compare its results."""
@@ -52,10 +52,10 @@ class PairVerification:
         """Replay the backward pass, and compare the gradients.
 
         Args:
-            run: Replays it.
-            gradients: Those of the results.
-            arguments: How many arguments get gradients.
-            parameters: Parameters whose `.grad` it writes; None where it returns their gradients.
+            run: Replays the backward pass.
+            gradients: Gradients of the results.
+            arguments: Number of arguments that get gradients.
+            parameters: Parameters whose `.grad` the replay writes; None if it returns their gradients.
         """
         tape, self._tape = self._tape, None
         if tape is None:

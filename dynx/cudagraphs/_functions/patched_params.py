@@ -19,12 +19,12 @@ from dynx.cudagraphs._state.params import replaced_in, tensors_of
 
 
 class PatchedParams:
-    """Calls a recorded function whose first arguments are the parameters and buffers that the user's function uses.
+    """A recorded function that gets the parameters and buffers of the user's function as its first arguments.
 
     Args:
         function: The function to record.
         user_function: The user's function, whose modules are searched.
-        name: Names the function in messages.
+        name: Name of the function in messages.
         config: Options.
         runtime: Where graphs are captured.
         fallback: Makes a recorded function with parameters at fixed addresses, used if pointers cannot be patched.
@@ -50,7 +50,7 @@ class PatchedParams:
         self._find_tensors()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._why_not_patched:  # not earlier, since results of the last call may be in the recording's memory
+        if self._why_not_patched:  # only now: until this call, results of the last call may be in the recording's memory
             self._fall_back()
         if self._fallback is None and not self._is_unchanged():
             self._find_tensors()

@@ -15,7 +15,7 @@ from dynx.records.cudagraphs import Part
 
 @dataclass(frozen=True, slots=True)
 class RawGraph:
-    """A captured CUDA graph; `part` says what it computes: "call", "forward", "backward", "inference" or "step"."""
+    """A captured CUDA graph; `part` is "call" (a function, or its forward pass), "backward" or "step" (a training step)."""
 
     part: Part
     _captured: CapturedGraph
@@ -38,7 +38,7 @@ class RawGraph:
 def raw_graphs(fn: Callable[..., Any], /) -> tuple[RawGraph, ...]:
     """Return the CUDA graphs of a callable that `graphed`, `fast_path` or `train_step` returned.
 
-    Change one with the driver's functions (cuda-bindings), then call its `instantiate`.
+    Modify a graph with functions of the CUDA driver (cuda-bindings), then call `instantiate` of its `RawGraph`.
 
     Args:
         fn: What `graphed`, `fast_path` or `train_step` returned.

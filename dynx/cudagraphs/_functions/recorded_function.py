@@ -55,7 +55,7 @@ _level = forward_ad_level()
 _DRAW = "draw them on the device with torch, or outside of the function, and pass them as a tensor"
 _PASS = "pass the gradient as an argument"
 _MOST_KNOWN = 100  # arguments and states whose first call is remembered
-_NEVER_REPEATED = 8  # states with the same arguments that are not recorded, after which the user is warned
+_NEVER_REPEATED = 8  # unrecorded states, or keys of deleted objects, after which the user is warned
 
 
 class RecordedCallable(Protocol):
@@ -85,16 +85,17 @@ class RecordingPolicy:
     """The settings by which `fast_path`, `graphed` and `train_step` differ when they record a function.
 
     Attributes:
-        make: Makes a recording of a call.
+        make: Captures a call, and returns the recording.
         mutable: Returns tensors besides the arguments that the function may mutate.
         kept_outputs: Returns tensors besides the results that a recording writes and keeps, such as gradients.
-        memory: Returns tensors besides the arguments that a call may write to, to undo one; None for those of `mutable`.
+        memory: Returns tensors besides the arguments that a call may write to, which verification restores; None for those of
+            `mutable`.
         is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
         original: What `copy.deepcopy` and pickle copy instead of the recordings; None copies the function.
-        advice: What to do where the function assigns something that a replay would not assign.
+        advice: Advice for messages about something that the function assigns and a replay would not.
         on_replay: Called with the recording after each replay.
         on_switch: Called with a recording that is replayed after another one.
-        patches_params: The function gets parameters as arguments, whose pointers are set before a replay.
+        patches_params: Whether the function gets parameters as arguments, whose pointers are set before each replay.
     """
 
     make: MakeReplayable = Recording
@@ -110,7 +111,7 @@ class RecordingPolicy:
 
 
 class RecordedFunction:
-    """Runs a function uncaptured once for each layout of arguments and each state, then captures and replays it."""
+    """A function that runs uncaptured once for each layout of arguments and each state, and is then captured and replayed."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class RecordedFunction:
         policy: RecordingPolicy,
     ) -> None:
         self._function, self._part, self.name = function, part, name
-        self.forward = function  # a name that the search for what a function uses follows in all objects
+        self.forward = function  # `Search` follows the attribute `forward` of all objects
         self._config, self._runtime, self._state, self._policy = config, runtime, state, policy
         self._lock = RLock()  # reentrant: the function may call itself
         self._cache = RecordingCache[Replayable](config, name, ("its arguments", "its state"), self._lock, self._forget)
@@ -132,7 +133,7 @@ class RecordedFunction:
         self._latest_of: dict[int, Latest] = {}  # by id of the recording
         self._why_uncaptured = ""
         self._times_state_changed = self._times_objects_died = 0
-        self._checks_more = False  # since the last capture than in the key of its recording
+        self._checks_more = False  # whether the state since the last capture has checks that the recording's key lacks
         self._warned: set[str] = set()
         self._draws = PythonDraws()
         self._is_capturing = runtime.is_capturing if runtime is not None else _never
@@ -141,7 +142,7 @@ class RecordedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling() or self._is_capturing() or (trying_threads and get_ident() in trying_threads):
-            return self._function(*args, **kwargs)  # a part of the outer capture or graph
+            return self._function(*args, **kwargs)  # part of an outer capture, a Dynamo graph or a trial run
         if _level() >= 0:
             return self._run_transformed(*args, **kwargs)
         with self._lock:
@@ -174,7 +175,7 @@ class RecordedFunction:
         return self._function if self._policy.original is None else self._policy.original
 
     def _find_or_record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Replay another recording that fits the call, capture a new one, or run the function uncaptured.
+        """Replay a recording other than the latest if it fits, capture a new one, or run the function uncaptured.
 
         The first call with its arguments and state runs uncaptured, and so do all calls if capturing is impossible.
         """
@@ -227,13 +228,13 @@ class RecordedFunction:
     def record(self, *args: Any, **kwargs: Any) -> None:
         """Call the function uncaptured, then record it for these arguments; with `or_error`, raise CaptureError on failure.
 
-        What the calls write to tensors is undone; where they change Python state as well, such as a flag that a tensor is
-        initialized, this too, and nothing is recorded.
+        What the calls write to tensors is undone. If a call changes Python state as well, such as the flag of a data-dependent
+        initialization, this is undone too and nothing is recorded.
         """
         if self._runtime is not None:
             arguments = arguments_of(args, kwargs)
-            for _ in range(2):  # the first call may create what the function keeps
-                args, kwargs = tree_unflatten(list(arguments.leaves), arguments.spec)  # new containers, which it may change
+            for _ in range(2):  # the first call may create a cache that the function keeps
+                args, kwargs = tree_unflatten(list(arguments.leaves), arguments.spec)  # new containers, which may be changed
                 key = (arguments.key, self._state.key())
                 mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
                 written = [tensor for tensor in mutable if not isinstance(tensor, torch.nn.Parameter)]
@@ -241,7 +242,7 @@ class RecordedFunction:
                 with RestoredMemory(written, remembers=True) as memory:
                     self._run_first(key, arguments, args, kwargs)
                 if key not in self._first_calls and not memory.before.equals(memory.written):
-                    assignments.undo()  # as what was written: data-dependent initialization is done in the first call
+                    assignments.undo()  # like the memory: the first call of the user does the initialization
                     self._times_state_changed = 0
                     break
                 if key in self._first_calls:
@@ -251,7 +252,7 @@ class RecordedFunction:
                     break
 
     def _move(self, key: Key) -> Key:
-        """Move what is known of a key to the key of what is checked since the last capture; return it."""
+        """Move the first call and recordings of a key to the key of the state since the last capture; return that key."""
         new = key[0], self._state.key()
         if key in self._first_calls:
             is_key_valid = liveness_of([self._state.held()])
@@ -298,7 +299,7 @@ class RecordedFunction:
         changed = change_detector([*arguments.tensors, *mutable])
         reads = ReadsOfGrad([*arguments.tensors, *mutable])
         names_in_code = Search(self._function).names if self._is_checked else frozenset[str]()
-        # watched only where the code names it: a mode has torch.compile compile again
+        # watched only if the code names it: an active mode makes torch.compile recompile
         with reads if "grad" in names_in_code and not self.is_training_step else nullcontext():
             result, draws = self._draws.run(lambda: self.run_uncaptured(*args, **kwargs))
         why = f"it draws {draws}, which a replay would not do\n  {_DRAW}" if draws else ""
@@ -349,7 +350,7 @@ class RecordedFunction:
             patches_params=self._policy.patches_params,
         )
 
-        held, assignments = (self._state.held(), arguments.others), self._state.assignments()  # keys contain their addresses
+        held, assignments = (self._state.held(), arguments.others), self._state.assignments()  # keys contain ids of `held`
         self._state.begin_capture()
 
         def call(tensors: list[Any]) -> list[Any]:
@@ -394,7 +395,7 @@ class RecordedFunction:
             warn_or_raise(f"{text}\n  {self._policy.advice}", self._config)
 
     def _warn_about_new_objects(self) -> None:
-        """Warn if each call has new objects, such as a new function as an argument, in place of those of an earlier call."""
+        """Warn if objects in a key were deleted before its capture too often, as when each call gets a new function."""
         self._times_objects_died += 1
         if self._times_objects_died >= _NEVER_REPEATED and not self.recordings:
             why = "an object among its arguments, or one that it reads, is gone after each call"
@@ -417,7 +418,7 @@ class RecordedFunction:
             self._first_calls.clear()
 
     def warn_once(self, text: str, about: str = "") -> None:
-        """Warn with this text, or about this, the first time only; with `config.or_error`, raise CaptureError each time."""
+        """Warn once for each `about`, or else for each `text`; with `config.or_error`, raise CaptureError each time."""
         if (about or text) not in self._warned or self._config.or_error:
             self._warned.add(about or text)
             warn_or_raise(text, self._config)
@@ -436,7 +437,7 @@ class RecordedFunction:
 
     @property
     def mutates_arguments(self) -> bool:
-        """Whether the function mutates an argument in any call so far."""
+        """Whether the function has mutated an argument in one of its first calls."""
         return any(first.mutated for first in self._first_calls.values())
 
     @property
@@ -450,7 +451,7 @@ class RecordedFunction:
 
 
 def refuse_training_steps(function: Callable[..., Any]) -> None:
-    """Raise UsageError if a function calls what `train_step` returned."""
+    """Raise UsageError if a function is or uses a callable that `train_step` returned."""
     if any(type(value) is RecordedFunction and value.is_training_step for value in Search(function).objects):
         raise UsageError(
             f"{name_of(function)} is or calls a training step, which has a recording of its own\n  call that one itself"

@@ -1,4 +1,4 @@
-"""How a recording is replayed: the checks that a call has to pass, what the first call has shown, how results are built."""
+"""How a recording is replayed: the checks that a call has to pass, facts from the first call, how results are built."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Latest(NamedTuple):
 
 
 class FirstCall(NamedTuple):
-    """Facts about a function that its first, uncaptured call with given arguments and state has shown."""
+    """Facts about a function from its first, uncaptured call with some arguments and state."""
 
     mutated: frozenset[int]  # indices of tensor arguments that the function mutates
     spec: TreeSpec  # of the results
     outputs: int
     is_pure: bool
-    mutations: Mutations | None  # None where arguments may share memory
+    mutations: Mutations | None  # None if arguments may share memory
     is_key_valid: Callable[[], bool]  # whether the objects whose addresses are in the key are alive
 
 
@@ -42,14 +42,14 @@ def runner_of(recording: Replayable, tensors: Sequence[torch.Tensor]) -> Callabl
 
 
 def and_is_not_pending(is_unchanged: Callable[[], bool], recording: Replayable) -> Callable[[], bool]:
-    """Extend the predicate `is_unchanged`: no backward pass may still need tensors that the recording saved."""
+    """Return `is_unchanged`, extended to be false while a backward pass needs tensors that the recording saved."""
     return (lambda: not recording.is_pending and is_unchanged()) if recording.has_backward else is_unchanged
 
 
 def results_of(
     recording: Replayable, spec: TreeSpec, on_replay: Callable[[Replayable], None] | None
 ) -> Callable[[list[Any]], Any]:
-    """Return a function that builds the result of a call from the flat list of outputs of a replay."""
+    """Return a function that builds the result of a call from the flat outputs of a replay."""
 
     def build(outputs: list[Any]) -> Any:
         if on_replay is not None:
@@ -60,9 +60,9 @@ def results_of(
 
 
 def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
-    """Add the memory of results that are not copied, where a call may get them as arguments and mutates those.
+    """Return `first`, with the memory of the recording's results added to what the function mutates, if it mutates arguments.
 
-    A replay copies what it mutated to the arguments, over its results.
+    Results that are not cloned may be arguments of a later call: a replay would copy mutated arguments back over its results.
     """
     if first.mutations is None or not first.mutations.has_arguments:
         return first

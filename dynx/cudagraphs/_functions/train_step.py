@@ -53,13 +53,13 @@ def train_step(
 ) -> RecordedCallable:
     """Return a callable that records and replays a training step: reset gradients, loss, backward, clipping, optimizer.
 
-    The first call with a layout of arguments runs its step uncaptured, the second captures, later calls replay; all of them
-    are steps of the training, none is spent on warm-up.
+    The first call with a layout of arguments runs uncaptured, the second is captured and replayed, later calls are replayed.
+    Each of them is a step of the training: none is only a warm-up.
 
     Each call checks the modules that the loss uses, as `fast_path` does, the addresses of the parameters and which of them need
-    gradients, and the groups, options and state of the optimizer. A tensor that the loss assigns to an attribute cannot be read
-    after a replay: return it instead. A loss that changes a number in each call runs uncaptured, with a warning. Pass a
-    learning rate that changes as a tensor: a number that changes needs another recording.
+    gradients, and the groups, options and state of the optimizer. A tensor that the loss assigns to an attribute is in the
+    recording's memory, which replays overwrite: return what you read later from the loss. A loss that changes a number in each
+    call runs uncaptured, with a warning. Pass a learning rate that changes as a tensor: each new number needs a recording.
 
     Args:
         fn: Returns the loss (a tensor of one element), or a tuple that begins with it. Called with the arguments of the step.
@@ -69,7 +69,7 @@ def train_step(
         scaler: A `torch.amp.GradScaler`; needs an optimizer with `fused=True`.
         clip_grad_norm: Norm that gradients are clipped to.
         accumulate: Calls over which gradients accumulate; the last of them steps the optimizer. Divide the loss yourself.
-            Parameters that no call uses have gradients of zeros.
+            Parameters that no call uses get zeros as gradients, not None.
         unsafe_skip_checks: Check only the arguments in each call. The caller promises that everything else stays unchanged,
             and that nobody assigns `.grad`.
         config: Options; see `Config`.
@@ -78,8 +78,8 @@ def train_step(
         A callable that returns what `fn` returns, detached; with `.recordings` and `.close()`.
 
     Raises:
-        UsageError: Something cannot be captured, named in the message: DDP, FSDP, hooks on gradients or steps, optimizers
-            that read values, gradients of tensors that are not among `params`.
+        UsageError: The step cannot be captured because of what the message names: DDP, FSDP, hooks on gradients or steps,
+            optimizers that read values, gradients of tensors that are not among `params`.
 
     Example:
         >>> import torch
@@ -121,7 +121,7 @@ def train_step(
 
 
 def _enabled_scaler(scaler: torch.amp.GradScaler | None, optimizer: Any) -> torch.amp.GradScaler | None:
-    """Return the scaler, or None if it is not enabled. Raises UsageError for one without an optimizer."""
+    """Return the scaler; None if it is not enabled. Raises UsageError for an enabled scaler without an optimizer."""
     if scaler is None or not scaler.is_enabled():
         return None
     if optimizer is None:
@@ -156,7 +156,7 @@ class _Accumulating:
 
     def __init__(self, parts: Sequence[RecordedFunction], step: _Step, *, is_checked: bool) -> None:
         self._parts, self._step, self._is_checked = parts, step, is_checked
-        self.forward = parts[0]  # a name that the search for what a function uses follows in all objects
+        self.forward = parts[0]  # `Search` follows the attribute `forward` of all objects
         self._next = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -206,7 +206,7 @@ class _Step:
             loss = _loss_of(result)
             others = leaves_besides(loss, self.params)
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-        result, loss = tree_map(_detached, result), None  # the graph ends here, and the tensors that only it needs
+        result, loss = tree_map(_detached, result), None  # frees the autograd graph, and the tensors that only it holds
         refuse_those_alive(others)
         if phase.ends and self.optimizer is not None:
             self._step_optimizer(self.optimizer)
@@ -258,7 +258,7 @@ class _Step:
 
 def set_gradients(params: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> None:
     """Assign `.grad` of all parameters, unless they have these gradients already."""
-    if all(map(is_, map(_gradient, params), gradients)):  # reading takes a fraction of the time of assigning
+    if all(map(is_, map(_gradient, params), gradients)):  # reading is much faster than assigning
         return
     for param, gradient in zip(params, gradients, strict=True):
         param.grad = gradient
@@ -298,7 +298,7 @@ def _is_module(value: Any) -> bool:
 
 
 class _NotCopyable:
-    """Raises UsageError when a training step is copied or pickled."""
+    """A stand-in for a training step that raises UsageError when it is copied or pickled."""
 
     def __reduce__(self) -> Any:
         raise UsageError(

@@ -1,1 +1,1 @@
-"""FX analysis: what a graph reads and writes (`effects`), how it is captured (`plan`), where it is split (`partition`)."""
+"""FX analysis: how a graph is captured (`plan`, `plan_cache`), and how it is split into pieces (`partition`, `split`)."""

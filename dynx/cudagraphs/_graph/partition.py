@@ -16,8 +16,8 @@ from dynx._fx.effects import effects_of
 def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
     """Partition nodes into parts that run one after another, each with only capturable or only uncapturable nodes.
 
-    Each part takes all nodes whose predecessors have run, which gives the fewest parts. Nodes of a part keep their order;
-    so do nodes that draw random numbers, and nodes that write to memory with all nodes that use it.
+    Each part takes all nodes whose predecessors have run, which gives the fewest parts. Nodes of a part keep their order, as
+    do nodes that draw random numbers, and nodes that write to memory relative to all nodes that use it.
     """
     nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     before, uncaptured = _predecessors(gm, nodes), set(unsafe)
@@ -62,7 +62,7 @@ def _random_pairs(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
 
 
 def _memory_pairs(gm: GraphModule, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Yield pairs of nodes whose order must be kept, since one of them writes to memory that the other one uses."""
+    """Yield pairs of nodes whose order must be kept, since one of them writes to memory that the other uses."""
     users: dict[Node, list[tuple[Node, bool]]] = defaultdict(list)  # by the node that allocated the memory
     effects = effects_of(gm)
     for node in nodes:

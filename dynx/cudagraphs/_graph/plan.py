@@ -114,7 +114,7 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
 
 
 def _is_untouched(node: Node, internal: Sequence[Any]) -> bool:
-    """Return whether no operator uses an input, which at most is returned to the user."""
+    """Return whether no operator uses an input; it may be returned to the user, but not in `internal`, the other outputs."""
     return all(user.op == "output" for user in node.users) and not any(output is node for output in internal)
 
 
@@ -131,7 +131,7 @@ def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device: torch.d
 
 
 def _why_unsafe(node: Node, opaque: Mapping[Node, GraphInput], device: torch.device) -> _Reason | None:
-    """Return why a node cannot be captured; None where it can."""
+    """Return why a node cannot be captured; None if it can."""
     for source in node.all_input_nodes:
         if source in opaque:
             spec = opaque[source]
@@ -151,7 +151,7 @@ def _why_unsafe(node: Node, opaque: Mapping[Node, GraphInput], device: torch.dev
 
 
 def _users_of_unbacked_sizes(gm: GraphModule) -> dict[Node, Skip]:
-    """Return the nodes that take tensors of data-dependent (unbacked) size, each with the reason why it is not captured."""
+    """Return the nodes that take tensors of data-dependent (unbacked) size, each with the reason why it cannot be captured."""
     return {
         node: Skip(f"{node.target} takes a size that depends on values", location_of(node), kind="size")
         for node in gm.graph.nodes

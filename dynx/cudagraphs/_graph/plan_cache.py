@@ -28,13 +28,13 @@ _PACKAGE = Path(__file__).parent.parent.parent
 def load_or_store(folder: str, gm: GraphModule, depends_on: tuple[object, ...], analyze: Callable[[], GraphPlan]) -> GraphPlan:
     """Load the plan of a graph from a folder, or analyze the graph and store its plan there.
 
-    A file that cannot be read is written again, with a warning.
+    A file that does not contain a plan of the graph is overwritten, with a warning.
 
     Args:
-        folder: Where plans are stored.
+        folder: Folder in which plans are stored.
         gm: The graph.
-        depends_on: What a plan depends on besides the graph.
-        analyze: Makes the plan.
+        depends_on: What the plan depends on besides the graph.
+        analyze: Returns the plan of the graph.
     """
     path = Path(folder) / f"{_fingerprint(gm, depends_on)}.json"
     if path.exists():

@@ -20,7 +20,7 @@ class Piece:
     inputs: tuple[Node, ...]  # nodes of the whole graph, also of other pieces
     results: tuple[Node, ...]  # the first `user_outputs` are outputs of the whole graph
     user_outputs: int
-    regenerated: tuple[int, ...]  # indices of results of which only the layout is read
+    regenerated: tuple[int, ...]  # indices of results that are read only for their layout
     launches: int  # nodes that launch kernels
 
 
@@ -34,7 +34,7 @@ def split(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, r
     only_layout = {outputs[index] for index in regenerated} - read
     for_user = {node for node in outputs[:user_outputs] if isinstance(node, Node)}
     internal = {node for node in outputs[user_outputs:] if isinstance(node, Node)}
-    numbers = [  # sizes follow from them
+    numbers = [  # which sizes may depend on
         node for node in placeholders(gm) if not isinstance(value_of(node), (torch.Tensor, torch.Generator))
     ]
     return [_piece(gm, part, for_user, internal, only_layout, numbers) for part in parts]
@@ -61,7 +61,7 @@ def _piece(
         copies[node] = graph.node_copy(node, copies.__getitem__)
     returned = [node for node in part if node in for_user]
     kept = [node for node in part if node in internal or any(user not in inside and user.op != "output" for user in node.users)]
-    kept.sort(key=lambda node: node not in internal)  # first what the backward pass reads: it shows when all may be overwritten
+    kept.sort(key=lambda node: node not in internal)  # saved tensors first: `Results.token` watches the first
     graph.output(tuple(copies[node] for node in (*returned, *kept)))
     regenerated = tuple(index for index, node in enumerate(returned) if node in only_layout)
     results = (*returned, *kept)

@@ -1,1 +1,1 @@
-"""Recordings, each one captured graph: how inputs reach it (`inputs`), what it returns (`outputs`), their `cache`."""
+"""Recordings: a captured graph (`recording`), how inputs reach it (`inputs`), what it returns (`outputs`), and the `cache`."""

@@ -12,12 +12,12 @@ from dynx.cudagraphs._runtime.interface import Run
 
 
 class ViewLayout(NamedTuple):
-    """How a view lies in the memory of an argument."""
+    """The layout of a view in the memory of an argument."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
-    offset: int  # from the first element of the argument: in elements, or in bytes if it is no plain view
-    dtype: torch.dtype | None = None  # None for a plain view, which has the dtype of the argument and no bits
+    offset: int  # from the first element of the argument: in elements, or in bytes if `dtype` is not None
+    dtype: torch.dtype | None = None  # None for a view with the argument's dtype and no conjugate or negative bit
     is_conj: bool = False
     is_neg: bool = False
 

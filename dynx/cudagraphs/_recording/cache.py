@@ -37,7 +37,7 @@ class RecordingCache(Generic[R]):
         config: `max_recordings` and `on_limit` bound the cache.
         what: Name of the recorded graph or function, for messages.
         names: Names of the parts of a key, for messages.
-        lock: Held by calls, which the recordings are not closed in the middle of.
+        lock: Held by calls, so that recordings are not closed during a call.
         on_close: Method that is called when the recordings are closed; held weakly.
     """
 
@@ -74,7 +74,7 @@ class RecordingCache(Generic[R]):
         return recording
 
     def move(self, old: Key, new: Key) -> None:
-        """Store the recordings of a key under another one."""
+        """Store the recordings of a key under another key."""
         if old != new:
             self._by_key.setdefault(new, []).extend(self._by_key.pop(old, ()))
 
@@ -88,7 +88,7 @@ class RecordingCache(Generic[R]):
         return (recording for recordings in self._by_key.values() for recording in recordings)
 
     def _make_room(self, key: Key) -> bool:
-        """Apply `on_limit` to a full cache: close a recording, raise or warn. Returns whether another one may be stored."""
+        """Apply `on_limit` to a full cache: close a recording, raise or warn. Returns whether a recording may be added."""
         limit, on_limit = self._config.max_recordings, self._config.on_limit
         if on_limit == "lru" and self._close_oldest():
             return True
@@ -114,13 +114,13 @@ class RecordingCache(Generic[R]):
         return False
 
     def _what_changes(self, key: Key) -> str:
-        """Return a text that names the parts of the key that differ between the recordings and a call that none fits."""
+        """Return a text that names the parts of the key that differ between the recordings and a call that fits none."""
         columns = zip(self._names, zip(*self._by_key, key, strict=True), strict=True)
         changing = [name for name, values in columns if len(set(values)) > 1]
         return f"they differ in {', '.join(changing)}" if changing else "backward passes still need the tensors that they saved"
 
     def close(self) -> None:
-        """Empty the cache, and release the memory of the recordings; of those that a backward pass still needs, after it."""
+        """Empty the cache and release the memory of the recordings; memory that a backward pass needs is released after it."""
         with self._lock:
             self.close_free()
             self._by_key.clear()

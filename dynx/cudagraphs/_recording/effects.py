@@ -1,4 +1,4 @@
-"""What a run of a function returned, wrote and drew, and how two runs differ, byte by byte."""
+"""The effects of a run of a function (results, written memory, random numbers), and how two runs differ, byte by byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in
 
 
 class Effects(NamedTuple):
-    """What a run returned or raised, the bytes and the states of random numbers that it left, and those before it."""
+    """What a run returned or raised, and the memory that it wrote to and RNG states, after it and before it."""
 
     results: list[Any]
     written: Bytes
@@ -32,13 +32,13 @@ class Effects(NamedTuple):
 
 
 def differences(expected: Effects, found: Effects, other: Effects | None = None) -> Iterator[str]:
-    """Yield in words what differs between two runs.
+    """Yield a text for each difference between two runs.
 
     Args:
         expected: The effects of an uncaptured run.
         found: The effects that are compared with it.
-        other: The effects of an uncaptured run with other bytes in uninitialized memory. What differs from `expected` there
-            depends on uninitialized memory, and is not compared.
+        other: The effects of an uncaptured run with other bytes in uninitialized memory. Values that differ between `other`
+            and `expected` depend on uninitialized memory, and are not compared.
     """
     if expected.error is not None or found.error is not None:
         if text_of(expected.error) != text_of(found.error):
@@ -72,7 +72,7 @@ def text_of(error: Exception | None) -> str:
 
 
 def _difference(value: Any, actual: Any, varied: Any) -> str:
-    """Return in words how two results differ; "" if they are the same."""
+    """Return a text that says how two results differ; "" if they are the same."""
     if not isinstance(value, torch.Tensor) or not isinstance(actual, torch.Tensor):
         is_same = type(value) is type(actual) and (value is actual or isinstance(value, torch.Tensor) or value == actual)
         return "" if is_same else f"{actual!r} instead of {value!r}"
@@ -87,7 +87,7 @@ def _difference(value: Any, actual: Any, varied: Any) -> str:
 
 
 def _count(expected: torch.Tensor | None, found: torch.Tensor | None, varied: torch.Tensor | None) -> int:
-    """Return how many rows of bytes differ, besides those that differ in the varied run too."""
+    """Return in how many rows of bytes `found` differs from `expected`, without rows in which `varied` differs from it too."""
     if expected is None or found is None or torch.equal(expected, found):
         return 0
     differ = (expected != found).any(1)
@@ -99,11 +99,11 @@ def _elements(tensor: torch.Tensor) -> torch.Tensor:
     return bytes_in(tensor).view(-1, tensor.element_size()) if tensor.numel() else torch.empty(0, 1, dtype=torch.uint8)
 
 
-_BLOCK = 16  # bytes of the largest element: which type the elements of a storage have is not known
+_BLOCK = 16  # bytes, the size of the largest dtype: the dtype of the elements of a storage is not known
 
 
 def _blocks(storage: torch.UntypedStorage | None) -> torch.Tensor | None:
-    """Return the bytes of a storage as rows; None for no storage."""
+    """Return the bytes of a storage as rows of 16, padded with zeros; None for no storage."""
     if storage is None:
         return None
     plain = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

@@ -22,9 +22,9 @@ class StagedInputs(NamedTuple):
     stage: Stage  # copies the inputs of a call; returns what is to run after the replay, where the graph mutates inputs
     in_graph: tuple[int, ...]  # indices of inputs that the graph copies or reads itself
     is_done_by_graph: bool  # `stage` has nothing to do
-    sources: list[torch.Tensor]  # of the copies in the graph, as they are captured
-    copied: int  # inputs
-    nbytes: int
+    sources: list[torch.Tensor]  # inputs that the graph copies, as they are in the capture
+    copied: int  # number of inputs that are copied in each replay
+    nbytes: int  # of these inputs
 
 
 def stage_inputs(inputs: list[Any], plan: GraphPlan, in_graph: tuple[int, ...]) -> StagedInputs:
@@ -51,7 +51,7 @@ def read_in_place(dynamic: tuple[int, ...]) -> StagedInputs:
 
 
 def copyable_in_graph(args: Sequence[Any], plan: GraphPlan) -> tuple[int, ...]:
-    """Return the indices of dynamic inputs that a memcpy node can copy: dense, of fixed sizes, and not mutated."""
+    """Return the indices of dynamic inputs that a memcpy node can copy: dense, not complex, of fixed sizes, and not mutated."""
     fixed = (index for index in plan.indices("dynamic") if plan.inputs[index].is_fixed)
     return tuple(index for index in fixed if is_plain(args[index]) and index not in plan.mutated)
 
@@ -65,12 +65,15 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor's elements cover all bytes from its first to its last element exactly once."""
+    """Return whether a tensor is not empty, and its elements cover all bytes from the first to the last exactly once."""
     return tensor.numel() > 0 and not _overlaps_itself(tensor) and extent(tensor) == tensor.numel()
 
 
 def own_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor to new memory with the same strides, since kernels were compiled for them."""
+    """Copy a tensor to new memory with the same strides, for which kernels were compiled.
+
+    A tensor that overlaps itself in another way than by `expand` gets other strides.
+    """
     expanded = _expanded_dims(tensor)
     compact = _unexpanded(tensor, expanded)
     if _overlaps_itself(compact):
@@ -81,7 +84,7 @@ def own_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copier(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """Return a function that does as `own_copy` of this tensor, but looks at its layout only once."""
+    """Return a function that calls `own_copy` on this tensor, but reads its layout only once."""
     if type(tensor) is not torch.Tensor or not is_dense(tensor):
         return partial(own_copy, tensor)
     allocate = allocator_like(tensor)
@@ -89,7 +92,7 @@ def copier(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
 
 
 def _expanded_dims(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the dimensions with stride 0, as `expand` makes them; none where the tensor overlaps itself in other ways too."""
+    """Return the dimensions that were expanded, with stride 0; none if the tensor overlaps itself in other ways too."""
     dims = tuple(dim for dim, size in enumerate(tensor.size()) if size > 1 and tensor.stride(dim) == 0)
     return () if _overlaps_itself(_unexpanded(tensor, dims)) else dims
 
@@ -101,7 +104,7 @@ def _unexpanded(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Return whether elements of a tensor share memory: a stride is shorter than the extent of the dimensions below it."""
+    """Return whether elements may share memory: a stride is less than the extent of the dimensions with smaller strides."""
     below = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
         if size > 1 and stride < below:
@@ -116,7 +119,7 @@ def _stage(
     expanded: Mapping[int, Sequence[int]],
     mutated: list[tuple[int, torch.Tensor]],
 ) -> Stage:
-    """Return a function that copies inputs to the recording's buffers in as few operations as they need."""
+    """Return a function that copies the inputs of a call to the recording's buffers in as few operations as possible."""
 
     def copy_none(args: Sequence[Any]) -> None:
         pass

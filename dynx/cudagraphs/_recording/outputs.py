@@ -1,4 +1,4 @@
-"""Make the results of a replay: clones, aliases, or the recording's own tensors."""
+"""Build the results of a replay: clones, aliases, or the recording's own tensors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ Clones = Sequence[torch.Tensor]  # memory for the results that the graph clones 
 
 
 class Results:
-    """Chooses which results of a recording are cloned, and which are aliases or the recording's own tensors.
+    """How each result of a recording is returned: as a clone, as an alias, or as the recording's own tensor.
 
-    The first `user_outputs` results of a plan are the user's; the others stay in the recording's memory. Outputs that
-    AOTAutograd regenerates are never cloned: it reads their layout, storage offset included, which a clone would change. Up to
-    four clones are made by memcpy nodes of the graph; if there are more, all are made after the replay. Clones for autograd
-    never share memory: autograd would not know that writing to one changes another.
+    The first `user_outputs` results of a plan are the user's; further results stay in the recording's memory. Outputs that
+    AOTAutograd regenerates are never cloned: it reads their layout, storage offset included, which a clone would change.
+
+    Up to four dense results are cloned by memcpy nodes of the graph; if there are more, or some are not dense, all are cloned
+    after the replay, as are pinned and overlapping results. Clones of overlapping results overlap too, except for autograd,
+    which would not know that writing to one clone changes another.
     """
 
     def __init__(self, plan: GraphPlan, kind: OutputKind, *, clones_in_graph: bool) -> None:
@@ -52,13 +54,13 @@ class Results:
         return [] if is_for_autograd else overlapping_groups(outputs, self._cloned(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
-        """Return the index of one tensor saved for the backward pass, whose lifetime shows whether the memory is in use."""
+        """Return the index of a tensor saved for backward, or None; its lifetime shows whether the memory is in use."""
         if self._plan.part != "forward":
             return None
         return next((index for index in _tensors(outputs) if index >= self._plan.user_outputs), None)
 
     def before_and_after(self, captured: CapturedGraph) -> tuple[Callable[[], Clones], Callable[[Clones], list[Any]]]:
-        """Return a function that allocates clones before a replay, and one that makes the list of results after it."""
+        """Return a function that allocates clones before a replay, and a function that returns the list of results after it."""
         outputs = captured.outputs if self._plan.returns_all_outputs else captured.outputs[: self._plan.user_outputs]
         in_graph, cloned = self._in_graph(outputs), self._cloned(outputs)
         by_hand = [index for index in cloned if index not in in_graph]
@@ -79,12 +81,12 @@ def _tensors(outputs: Sequence[Any]) -> list[int]:
 
 
 def is_pinned(output: torch.Tensor) -> bool:
-    """Return whether a result is on the CPU, in memory to which the graph copies it from the device."""
+    """Return whether a result is in pinned CPU memory, to which the graph copies it from the device."""
     return output.is_cpu and output.is_pinned()
 
 
 def pinned_copier(output: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """Return a function that waits until the graph has copied a result to pinned memory, and copies it to new memory there.
+    """Return a function that waits until the graph has copied a result to pinned memory, and clones it to new pinned memory.
 
     The next replay writes to the memory of the graph, perhaps while the CPU still reads it.
     """
@@ -120,15 +122,15 @@ def _result_maker(
     unguarded: list[int],
     guarded: list[int],
 ) -> Callable[[Clones], list[Any]]:
-    """Return a function that makes the list of results after a replay, specialized to what these results need.
+    """Return a function that takes the clones of the graph and returns the list of results, specialized to these results.
 
     Args:
         outputs: The recording's own results.
-        in_graph: Indices of those that the graph clones.
-        by_hand: Indices of those that are cloned after a replay.
-        grouped: Indices among `by_hand` that share memory.
-        unguarded: Indices of those that are aliased, and do not raise after the next call.
-        guarded: Indices of those that are aliased, and raise after the next call.
+        in_graph: Indices of results that the graph clones.
+        by_hand: Indices of results that are cloned after a replay.
+        grouped: Groups of indices among `by_hand` whose results share memory.
+        unguarded: Indices of results that are aliased, and do not raise after the next call.
+        guarded: Indices of results that are aliased, and raise after the next call.
     """
     cloners = [(group, group_cloner([outputs[index] for index in group])) for group in grouped]
     single = [index for index in by_hand if not any(index in group for group in grouped)]

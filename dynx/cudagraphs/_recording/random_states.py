@@ -1,4 +1,4 @@
-"""The states of random numbers that a run may draw: read, compared and put back."""
+"""RNG states that a run may change: read, compared and restored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Return whether two states of random numbers are the same; those of NumPy hold arrays, whose texts are shortened."""
+    """Return whether two RNG states are equal; as pickles, since NumPy's states hold arrays, whose `repr` is abbreviated."""
     return pickle.dumps(state) == pickle.dumps(other)
 
 
 class RandomStates(NamedTuple):
-    """The states of random numbers: of torch for the CPU and each CUDA device, of `random`, of NumPy, and of generators."""
+    """RNG states: of torch for the CPU and each CUDA device, of Python's `random`, of NumPy, and of generators."""
 
     states: dict[str, Any]
     generators: list[torch.Generator]
@@ -37,7 +37,7 @@ class RandomStates(NamedTuple):
         return cls(states, generators, [generator.get_state() for generator in generators])
 
     def changed_since(self, other: RandomStates) -> set[str]:
-        """Return the names of states that all threads draw from, and that are other ones in `other`."""
+        """Return the names of the states that all threads share (all but those of `generators`) and that differ in `other`."""
         return {what for what, state in self.states.items() if not is_same(state, other.states.get(what, state))}
 
     def put_back(self) -> None:

@@ -33,8 +33,8 @@ _are_at = address_check()
 class Recording:
     """One captured graph, which is replayed for calls with the same scalars and the same addresses of static inputs.
 
-    Recordings whose results are read after others were replayed need a memory `pool` of their own. `forward` is the captured
-    forward pass of a backward pass, which may draw its random numbers again.
+    A recording whose results are read after replays of other recordings needs a memory `pool` of its own. For a backward pass,
+    `forward` is the captured forward pass, whose random numbers it may draw again.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Recording:
         begin = time.perf_counter()
         self._matches = _predicate(plan, args)
         with torch.inference_mode(mode=False), torch.no_grad():  # tensors created here are used outside of inference mode too
-            # aliases, since a recording may be replayed again when no tensor of the caller is alive that uses its memory
+            # aliases keep no saved tensor alive: a forward recording is replayed again only when those are freed
             aliases = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
             graph = _capture(call, plan, config, runtime, aliases, pool, forward)
         self.staging = graph.staging
@@ -117,7 +117,7 @@ class Recording:
 
 
 def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list[int]:
-    """Return the indices of results that are saved for the backward pass in the recording's memory, unlike parameters."""
+    """Return the indices of results in the recording's memory that are saved for the backward pass, so not of parameters."""
     if plan.part != "forward":
         return []
     params = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}
@@ -135,7 +135,7 @@ def _nbytes(values: Iterable[Any]) -> int:
 
 
 def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Matches:
-    """Return a function that takes the inputs of a call, and returns whether their scalars and addresses are these."""
+    """Return a predicate on the inputs of a call: whether scalars, addresses, generators and layouts are those of `args`."""
     fixed, numbers, unknown = list(plan.indices("static", "managed")), plan.indices("scalar"), plan.unknown_layouts
     addresses = [arg.data_ptr() if isinstance(arg, torch.Tensor) else None for arg in args]
     generators = [(index, args[index]) for index in plan.indices("generator")]
@@ -176,7 +176,7 @@ class _Graph(NamedTuple):
     aliases: list[OutputAlias]
     staging: Staging
     read_ranges: Sequence[tuple[int, int]] = ()  # memory of results that a caller may pass as an input, which is read in place
-    is_released: bool = False  # other graphs of the pool use the memory of the results
+    is_released: bool = False  # other graphs of the pool may reuse the memory of the results
 
 
 def _capture(
@@ -216,7 +216,7 @@ def _capture_with_copies(
     pool: Any,
     forward: CapturedGraph | None,
 ) -> _Graph:
-    """Capture a graph with its own memory for inputs, which are copied there before a replay or by memcpy nodes."""
+    """Capture a graph with its own memory for inputs, to which each call or memcpy nodes of the graph copy them."""
     inputs = list(args)
     in_graph = copyable_in_graph(args, plan) if staging.kind == "memcpy_node" else ()
     staged = stage_inputs(inputs, plan, in_graph)

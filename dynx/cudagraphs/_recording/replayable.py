@@ -27,9 +27,9 @@ class Replayable(Protocol):
 
         Args:
             uncaptured: Calls the function, and undoes what it assigns.
-            memory: Returns tensors besides the arguments that kernels may write to which are no operators of torch.
+            memory: Returns tensors besides the arguments to which compiled or custom kernels may write.
             what: What is replayed, for messages.
-            times: How many replays.
+            times: How many replays are compared.
         """
 
     def close(self) -> None:

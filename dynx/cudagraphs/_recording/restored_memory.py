@@ -1,4 +1,4 @@
-"""Undo what a call writes: a decoder, for example, must not be one token further because it was recorded with examples."""
+"""Undo what a call writes: recording a decoder with examples, for instance, must not advance its cache by one token."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dynx._torch.ops.schemas import effects_on, schema_of
 
 
 class Bytes(NamedTuple):
-    """Memory, and copies of the bytes that it had at a time."""
+    """Storages, each with a copy of its bytes at a point in time."""
 
     copies: list[tuple[torch.UntypedStorage, torch.UntypedStorage]]
 
     def of_now(self) -> Bytes:
-        """Return the same memory with the bytes that it has now."""
+        """Return the same storages with copies of their current bytes."""
         return Bytes([(storage, storage.clone()) for storage, _ in self.copies])
 
     def equals(self, other: Bytes) -> bool:
-        """Return whether the same memory has the same bytes."""
+        """Return whether the copies of the same storages in `self` and `other` have equal bytes."""
         pairs = zip(self.copies, other.copies, strict=True)
         return all(torch.equal(_bytes_of(copy), _bytes_of(another)) for (_, copy), (_, another) in pairs)
 
@@ -37,25 +37,25 @@ def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 class RestoredMemory(TorchDispatchMode):
-    """Restores at its end the memory that operators wrote to inside of the context, besides memory that they allocated there.
+    """A dispatch mode that on exit restores memory that operators wrote to, except memory that they allocated inside of it.
 
-    Not seen are kernels that are no operators, as in compiled functions, and those of operators whose schema does not declare
-    what they write, such as the statistics of batch normalization: what these may write is passed as `tensors`.
+    It does not see writes of kernels that are not operators, as in compiled functions, nor writes that an operator's schema
+    does not declare, such as the statistics of batch normalization. Tensors that these may write to are passed as `tensors`.
 
     Args:
-        tensors: Tensors that are restored whatever writes to them.
-        remembers: Keep what was written, as `written`, until this object is freed.
+        tensors: Tensors that are always restored.
+        remembers: Keep the bytes before and after the writes, as `before` and `written`, until this object is freed.
 
     Attributes:
-        before: Memory that was written to, and the bytes that it had before.
-        written: The same memory, and the bytes that were written.
+        before: The restored memory, with its bytes before the context; empty without `remembers`.
+        written: The same memory, with its bytes at the end of the context.
     """
 
     supports_higher_order_operators = True
 
     def __init__(self, tensors: Iterable[torch.Tensor], *, remembers: bool = False) -> None:
         super().__init__()
-        self._saved: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # by address: a storage, and a copy
+        self._saved: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # by address: a storage and its copy
         self._remembers = remembers
         self.before, self.written = Bytes([]), Bytes([])
         self._allocated: set[int] = set()  # addresses
@@ -81,7 +81,7 @@ class RestoredMemory(TorchDispatchMode):
         super().__exit__(*error)
         before = Bytes(
             [(storage, copy) for storage, copy in self._saved.values() if is_used(storage)]
-        )  # the others were made here
+        )  # memory that nothing else uses need not be restored
         if self._remembers:
             self.before, self.written = before, before.of_now()
         before.put_back()
@@ -99,7 +99,7 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    """Return the address of a tensor's memory; 0 for one without memory of its own, such as a sparse one."""
+    """Return the address of a tensor's memory; 0 for a tensor without memory of its own, such as a sparse tensor."""
     try:
         return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided and not tensor.is_meta else 0
     except (NotImplementedError, RuntimeError):

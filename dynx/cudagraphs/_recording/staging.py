@@ -14,7 +14,7 @@ from dynx.cudagraphs._recording.inputs import copyable_in_graph, is_plain
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.records.cudagraphs import GraphPlan, Staging, StagingKind
 
-FEW = 4  # memcpy nodes, which a graph runs one after another
+FEW = 4  # most memcpy nodes that are worth it: a graph runs them one after another
 OutputKind = Literal["clone", "alias", "static"]
 
 

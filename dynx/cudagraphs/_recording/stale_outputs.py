@@ -41,11 +41,11 @@ def _with_own_storage(tensor: torch.Tensor) -> torch.Tensor:
     return from_dlpack(to_dlpack(tensor))
 
 
-_OWN_REFERENCES = 2  # to a storage that no alias uses: from the tensor here, and from the Python storage here
+_OWN_REFERENCES = 2  # to a storage that no alias uses: from the tensor in `_shown`, and from the Python object in `_storages`
 
 
 class _Generations:
-    """Makes aliases of outputs for each call; aliases of earlier calls that are still in use raise when they are read.
+    """New aliases of outputs for each call; aliases of earlier calls raise when they are read.
 
     Aliases share the storage of the tensors in `_shown`; when an old storage is made to raise, a new one replaces it.
     """
@@ -55,7 +55,7 @@ class _Generations:
         self._shown = [_with_own_storage(output) for output in outputs]
         self._storages = [tensor.untyped_storage() for tensor in self._shown]
         self._handles = [storage._cdata for storage in self._storages]
-        # of the frame that called last; never depth 0: a frame that refers to itself lives until garbage is collected
+        # of the frame of the last call; never depth 0: a frame that refers to itself lives until garbage is collected
         self._depth, self._code, self._instruction = 1, alias_maker.__code__, 0
 
     def new_aliases(self) -> list[torch.Tensor]:
@@ -63,11 +63,11 @@ class _Generations:
             frame: FrameType | None = sys._getframe(self._depth)
         except ValueError:
             frame = None
-        if frame is None or frame.f_code is not self._code:  # most calls come from where the last one came from
+        if frame is None or frame.f_code is not self._code:  # most calls come from the same function as the last
             frame, self._depth = _caller()
         count = self._count
         for handle in self._handles:
-            if count(handle) > _OWN_REFERENCES:  # also in `y = run(x)`, until it returns
+            if count(handle) > _OWN_REFERENCES:  # true in a loop with `y = run(x)`: y is the last result until run returns
                 self._invalidate(frame)
                 break
         if frame is not None:

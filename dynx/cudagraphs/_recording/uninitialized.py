@@ -1,4 +1,4 @@
-"""Fill memory that operators allocate without writing to it: nobody promises what bytes it has.
+"""Fill memory that operators allocate without writing to it, such as `torch.empty`: its bytes are undefined.
 
 Two runs that differ only in what this memory is filled with show which results depend on it.
 """
@@ -27,7 +27,7 @@ _RESIZE = {_aten.resize_, _aten.resize_as_}
 
 
 class FilledMemory(TorchDispatchMode):
-    """Fills uninitialized memory with zeros, or with garbage: NaN, and ones for integers, with which code may index."""
+    """A dispatch mode that fills uninitialized memory with zeros, or with garbage: NaN, or 1 in integers, a valid index."""
 
     supports_higher_order_operators = True
 
@@ -48,7 +48,7 @@ class FilledMemory(TorchDispatchMode):
         return result
 
     def _fill_memory(self, tensor: torch.Tensor, begin: int) -> None:
-        """Fill the storage of a tensor from a byte on; also what lies between the elements, which other tensors may show."""
+        """Fill the storage of a tensor from byte `begin` on, including gaps between its elements, which views may read."""
         storage, dtype = tensor.untyped_storage(), torch.uint8 if tensor.is_quantized else tensor.dtype
         with torch.inference_mode(tensor.is_inference()):
             memory = torch.empty(0, dtype=dtype, device=tensor.device).set_(storage)

@@ -1,13 +1,14 @@
 """`Config(verify=n)`: compare the first replays of a recording with uncaptured runs of the same calls, byte by byte.
 
-An uncaptured run comes first. What it has written to memory, and the states of random numbers, are put back to what they were
-before; then the graph is replayed, and has to give the same results, write the same to memory, and draw the same numbers.
+The call first runs uncaptured; then the memory that it wrote to and the RNG states are restored, and the graph is replayed. The
+replay has to return the same results, write the same bytes, and leave the same RNG states.
 
-Where they differ, two more uncaptured runs show why. One that repeats the first differs from it if the function is not
-deterministic. One in which uninitialized memory has other bytes shows which results depend on these, and are not compared.
+If they differ, two more uncaptured runs show why. The first of them repeats the call: if it differs from the run before, the
+function is not deterministic. In the second, uninitialized memory has other bytes: values that change depend on these bytes,
+and are not compared.
 
-All threads draw from the same generators. Where these are in another state after the replay while other threads run, a run with
-other numbers shows whether the call depends on them at all.
+All threads share the generators. If RNG states differ after the replay while other threads run, an uncaptured run with other
+random numbers shows whether the call depends on random numbers at all.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def verified(run: Run, uncaptured: Call, memory: Memory, what: str, times: int, 
 
     Args:
         run: Replays the recording.
-        uncaptured: Returns what the function returns for the inputs of a call, and then tensors like `kept`.
-        memory: Returns tensors that kernels may write to which are no operators of torch.
+        uncaptured: Runs the function on the inputs of a call; returns its results, followed by tensors like `kept`.
+        memory: Returns tensors to which compiled or custom kernels may write.
         what: What is replayed, for messages.
         times: How many replays are compared.
         kept: Further tensors that a replay writes, such as gradients.
@@ -70,12 +71,13 @@ class Trial:
 
     Args:
         function: What runs; it returns results.
-        memory: Returns tensors that it may write to with kernels that are no operators of torch, and generators that it may
-            draw from; other values are ignored.
+        memory: Returns tensors to which its compiled or custom kernels may write, and generators that it may draw from; other
+            values are ignored.
 
     Attributes:
         succeeded: Whether the run raised no exception.
-        is_exact: Whether everything was compared: nothing depends on uninitialized memory.
+        is_exact: Whether everything was compared; False if something depends on uninitialized memory, or on random numbers that
+            other threads may have drawn.
     """
 
     def __init__(self, function: Callable[[], Sequence[Any]], memory: Memory) -> None:
@@ -102,7 +104,7 @@ class Trial:
         return Effects(results, memory.written, drawn, memory.before, before, error)
 
     def compare(self, results: Sequence[Any], what: str, count: int | None = None) -> bool:
-        """Compare a replay since then with the run. Raises ReplayDiffers if it had other results, wrote or drew something else.
+        """Compare the replay that followed with the run. Raises ReplayDiffers if results, written bytes or RNG states differ.
 
         Args:
             results: Those of the replay.
@@ -110,7 +112,7 @@ class Trial:
             count: How many results of the uncaptured run are compared; None for all.
 
         Returns:
-            Whether comparing goes on: not where the run cannot be repeated, for which a DynxWarning has the reason.
+            Whether to compare later replays; False, with a DynxWarning that says why, if the run cannot be repeated.
         """
         first = self._first._replace(results=self._first.results[:count])
         if isinstance(first.error, torch.OutOfMemoryError):
@@ -150,7 +152,7 @@ class Trial:
         ) from first.error
 
     def _depends_on_random_numbers(self, first: Effects, count: int | None) -> bool:
-        """Return whether a run that draws other numbers than the first one has other results, or writes something else."""
+        """Return whether an uncaptured run with other random numbers than the first run returns or writes other values."""
         first.before.put_back()
         other = self._run("zeros")
         return bool(list(differences(first, other._replace(results=other.results[:count], drawn=first.drawn))))
@@ -162,7 +164,7 @@ _ALONE = "verify it while no other thread runs"
 
 @contextmanager
 def _on_trial() -> Iterator[None]:
-    """Let recorded functions that are called inside run uncaptured."""
+    """Let recorded functions that are called inside of the context run uncaptured."""
     trying_threads.append(get_ident())
     try:
         yield

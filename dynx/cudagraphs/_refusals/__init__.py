@@ -1,1 +1,1 @@
-"""What a replay would not do again, found while a function runs uncaptured or before: draws, reads of `.grad`, iterators."""
+"""Detection of what a replay would not repeat: random draws in Python, reads of `.grad`, and iterators that advance."""

@@ -1,7 +1,7 @@
-"""Notice that a function draws random numbers of Python or NumPy: a replay draws none, and uses those of the capture again.
+"""Detect that a function draws random numbers of Python or NumPy: a replay draws none, and reuses those of the capture.
 
-Other threads draw such numbers too, as data loaders do. So a function is suspected when numbers were drawn during a call, and
-judged in the next call, in which a profile function sees which thread draws them, and where.
+Other threads, such as those of data loaders, draw such numbers too. So a function is only suspected if numbers were drawn
+during a call; in the next call, a profile function (`sys.setprofile`) finds out whether this thread draws numbers, and where.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dynx._torch.tracing.stack import RawFrame
 
 
 class PythonDraws:
-    """Runs calls of a function, and tells whether they draw random numbers of Python or NumPy.
+    """A detector of calls of a function that draw random numbers of Python or NumPy.
 
     Attributes:
-        is_suspected: Whether numbers were drawn during the last call, perhaps by another thread.
+        is_suspected: Whether numbers were drawn during the last call, perhaps by another thread; False if it was profiled.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class PythonDraws:
         self._is_watched = False
 
     def run(self, function: Callable[[], Any]) -> tuple[Any, str]:
-        """Call the function; return its result, and where it draws numbers, in words; "" if it draws none, or is suspected."""
+        """Call the function; return its result, and a text that says what it draws and where; "" if none is proven."""
         self.is_suspected, before, spy = False, _states(), _Spy()
         if not self._is_watched or not spy.can_watch:
             result = function()
@@ -42,10 +42,10 @@ class PythonDraws:
 
 
 class _Spy:
-    """Notes where this thread draws from the generators of `random` and NumPy.
+    """A profile function that notes where this thread draws from the generators of `random` and NumPy.
 
-    A profile function sees calls of the methods of Python's generator. It does not see those of NumPy's: there, the first code
-    is noted that names one, if numbers were drawn meanwhile.
+    It sees calls of the methods of Python's generator, but not of NumPy's. For NumPy, it notes the first function whose code
+    names such a method, which counts only if numbers were drawn meanwhile.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Spy:
 
     @property
     def found(self) -> str:
-        """Where numbers were drawn, in words; "" if none were."""
+        """A text that says which numbers were drawn and where; "" if none were drawn."""
         return self._of_python or (self._of_numpy if _states()[1] != self._before[1] else "")
 
     def _on_event(self, frame: FrameType, event: str, called: Any) -> None:
@@ -78,13 +78,13 @@ class _Spy:
                 and frame.f_code.co_filename == random.__file__
                 and frame.f_locals.get("self") is self._python
             ):
-                self._of_python = f"random numbers of Python's random{place_of(frame)}"  # `gauss` keeps every second number
+                self._of_python = f"random numbers of Python's random{place_of(frame)}"  # `gauss` draws in every second call
             if not self._of_numpy and self._draws_from_numpy(frame):
                 self._of_numpy = f"random numbers of NumPy{place_of(frame)}"
 
     def _draws_from_numpy(self, frame: FrameType) -> bool:
         names = names_in(frame.f_code)
-        values = [*map(frame.f_globals.get, names.variables), *frame.f_locals.values()]  # also closure variables
+        values = [*map(frame.f_globals.get, names.variables), *frame.f_locals.values()]  # locals include closure variables
         if any(getattr(value, "__self__", None) is self._numpy for value in values):
             return self._numpy is not None
         is_named = any(getattr(value, "__name__", None) in ("numpy", "numpy.random") for value in values)
@@ -93,7 +93,7 @@ class _Spy:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return the user's line that a frame runs or was called from, in words behind a blank; "" if there is none."""
+    """Return " at " and the line of the user's code that a frame runs or was called from; "" if there is none."""
     location = user_location(_stack_of(frame))
     return f" at {location}" if location is not None else ""
 

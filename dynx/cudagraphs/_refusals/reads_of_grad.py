@@ -1,4 +1,4 @@
-"""Notice that a function reads `.grad` of tensors that are not its own: a replay would read the gradients of the capture."""
+"""Detect that a function reads a `.grad` that it did not compute: a replay would read the gradient of the capture."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dynx.cudagraphs._refusals.python_draws import place_of
 
 
 class ReadsOfGrad(TorchFunctionMode):
-    """Notes where user code reads `.grad` of a tensor that is as before the call: the state does not include gradients.
+    """A torch function mode that notes where user code reads a `.grad` that the call has not assigned.
 
-    A gradient that the function itself has computed is not noted, and neither is what torch reads, as in `zero_grad`.
+    Gradients are not part of the state that is checked in each call. Reads by torch itself, as in `zero_grad`, are not noted.
 
     Attributes:
-        found: The line of the first read, in words; "" if there was none.
+        found: A text that names the line of the first read; "" if there was none.
     """
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:

@@ -1,6 +1,6 @@
-"""Find what an uncaptured run of a function would advance and nothing could put back: iterators, and generators of numbers.
+"""Find objects that an uncaptured run of a function would advance and nothing could restore: iterators, random generators.
 
-Looked up before the run, since looking at what it took would come too late.
+The search comes before the run: after it, they would have advanced.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _STREAMS: tuple[type, ...] = (IOBase, *ProxyTypes)  # text files are iterators o
 
 
 def advanced_by(function: Callable[..., Any], *, is_checked: bool) -> str:
-    """Return the type of an iterator, data loader or generator of random numbers that a function uses by name; "" if none.
+    """Return the type of an iterator, data loader or random number generator that a function refers to; "" if there is none.
 
     Args:
         function: The function, which is searched.
-        is_checked: The state is checked in each call, so that a function which advances what can be read runs uncaptured.
+        is_checked: State is checked in each call: a function that advances an object whose state can be read is not recorded,
+            so such objects are ignored.
     """
     for value in Search(function).objects:
         if _advances(value) and not (is_checked and reader_of_state(value) is not None):
@@ -36,7 +37,7 @@ def advanced_by(function: Callable[..., Any], *, is_checked: bool) -> str:
 def _advances(value: Any) -> bool:
     kind = type(value)
     if issubclass(kind, (DataLoader, random.Random)):
-        return value is not getattr(random.random, "__self__", None)  # whose state is restored
+        return value is not getattr(random.random, "__self__", None)  # the state of the global generator is restored
     if issubclass(kind, Iterator):
         return not issubclass(kind, _STREAMS)
     numpy = sys.modules.get("numpy")

@@ -1,12 +1,12 @@
 """A lock that allows one capture at a time in a process, during which no other graph is destroyed.
 
-CUDA invalidates a capture if a graph is destroyed or the device is synchronized meanwhile, and torch has one random number
-generator for all captures of a device, whose set of graphs it changes without a lock (2.11) when a capture begins and when a
-`torch.cuda.CUDAGraph` is deleted. A graph is deleted with its last reference, which a garbage collection may drop at any time,
-in any thread, or the traceback of a capture that failed.
+CUDA invalidates a capture if a graph is destroyed or the device is synchronized meanwhile. Torch adds a graph to a set in the
+random number generator of the device when its capture begins, and removes it when the `torch.cuda.CUDAGraph` is deleted, both
+without a lock (2.11). A graph is deleted with its last reference, which may be dropped at any time and in any thread: by a
+garbage collection, or with the traceback of a capture that failed.
 
-Torch runs the backward passes of all threads in one thread per device. A captured one runs in the thread that captures: in
-the other, it could wait for a backward pass that waits for this lock.
+Torch runs the backward passes of all threads in one autograd thread per device. A captured backward pass runs in the thread
+that captures instead: the autograd thread may be busy with a backward pass that waits for this lock.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from weakref import finalize
 
 import torch
 
-capturing_threads: list[int] = []  # identifiers of the threads of captures in progress
-trying_threads: list[
-    int
-] = []  # of the threads that run a function uncaptured on trial, whose graphs are not replayed meanwhile
+capturing_threads: list[int] = []  # identifiers of threads with a capture in progress
+trying_threads: list[int] = []  # identifiers of threads that run a function uncaptured for verification: they replay no graphs
 _lock = RLock()
-_graphs: dict[int, tuple[Any, Callable[[], bool]]] = {}  # by id; kept alive until they may be destroyed
+_graphs: dict[int, tuple[Any, Callable[[], bool]]] = {}  # graph and its `wait`, by id; kept alive until destroyed
 _expired: deque[int] = deque()  # ids of graphs whose owner was deleted
-_unused: deque[Any] = deque()  # graphs that are destroyed, or never were captured, until nobody else refers to them
+_unused: deque[Any] = deque()  # reset graphs and those of failed captures, until nothing else refers to them
 
 
 def _references_of_a_local_variable() -> int:
@@ -42,7 +40,7 @@ _OWN_REFERENCES = _references_of_a_local_variable()
 
 @contextmanager
 def capture_lock() -> Iterator[None]:
-    """Wait for captures of other threads, and let none begin."""
+    """Wait for captures of other threads, and let none begin inside; on exit, destroy graphs whose owners were deleted."""
     with _lock:
         yield
     _destroy_expired()
@@ -50,7 +48,7 @@ def capture_lock() -> Iterator[None]:
 
 @contextmanager
 def exclusive_capture() -> Iterator[None]:
-    """Wait for captures of other threads, and defer garbage collection and the destruction of graphs until the end."""
+    """Wait for captures of other threads; inside, collect no garbage, destroy no graphs, run backward passes in this thread."""
     with capture_lock():
         was_enabled = gc.isenabled()
         gc.disable()
@@ -71,15 +69,15 @@ def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], bool]
     Args:
         owner: The object that uses the graph.
         graph: A `torch.cuda.CUDAGraph`.
-        wait: Waits until replays of the graph have ended, after which its memory may be used by others; returns False where
-            it cannot wait now.
+        wait: Waits until replays of the graph have ended, so that its memory can be reused; returns False if it cannot wait
+            now.
     """
     _graphs[id(graph)] = graph, wait
     finalize(owner, _expire, id(graph)).atexit = False
 
 
 def delete_outside_of_captures(graph: Any) -> None:
-    """Keep a graph whose capture failed alive until nobody else refers to it and no capture is in progress."""
+    """Keep a graph whose capture failed alive until nothing else refers to it and no capture is in progress."""
     _unused.append(graph)
 
 
@@ -89,7 +87,7 @@ def _expire(graph_id: int) -> None:
 
 
 def _destroy_expired() -> None:
-    """Destroy graphs whose owners were deleted; where a thread has the lock, it does so when it releases the lock."""
+    """Destroy graphs whose owners were deleted; if another thread holds the lock, it does so when it releases the lock."""
     while _expired and _lock.acquire(blocking=False):
         try:
             if capturing_threads or not _destroy_next():
@@ -100,7 +98,7 @@ def _destroy_expired() -> None:
 
 def _destroy_next() -> bool:
     """Destroy a graph whose owner was deleted; return False if that has to wait."""
-    with suppress(IndexError):  # a garbage collection meanwhile may have been faster
+    with suppress(IndexError):  # a garbage collection in between may have destroyed it
         graph, wait = _graphs[graph_id := _expired.popleft()]
         if not wait():
             _expired.append(graph_id)

@@ -1,15 +1,15 @@
 """CUDA streams to capture on, with cuBLAS workspaces that nothing else frees or writes to.
 
-A product that cuBLAS computes uses a workspace in memory of torch's allocator, one for each thread and stream, and a captured
-product keeps its address. Two things may happen to a workspace that was made before the capture: torch frees the workspaces of
-all streams (`torch._C._cuda_clearCublasWorkspaces`, which torch's own CUDA graph trees call), so that the memory gets another
-owner; and graphs that were captured on one stream write to one workspace, also when they are replayed on two streams.
+For each thread and stream, cuBLAS has a workspace in memory of torch's allocator, whose address captured matrix products keep.
+Two things may go wrong with a workspace that was created before the capture. Torch may free the workspaces of all streams
+(`torch._C._cuda_clearCublasWorkspaces`, which torch's own CUDA graph trees call), so that their memory is reused. And graphs
+that were captured on one stream use the same workspace, even if they are replayed on two streams at once.
 
-So captures use streams of their own, which are not among torch's 32 streams that everybody gets in turn: one for each stream
-that calls are made on, as eager code has one workspace for each. Its workspaces are made in a memory pool that lives as long as
-the process: freed or not, no other allocation gets that memory. Where another thread frees them during a capture, the captured
-products make new ones in the pool of their graph, which later captures would use too; so that capture has failed. Replays of
-graphs that were captured on one stream wait for each other (`StreamOrder`).
+So captures use streams of their own, none of the 32 that `torch.cuda.Stream()` returns in turn: one for each stream on which
+calls are made, as eager code has one workspace for each. Their workspaces are allocated from a memory pool that lives as long
+as the process: freed or not, their memory is not reused. If another thread frees them during a capture, captured products
+allocate new workspaces from the pool of their graph, which later captures would use too, so this capture fails. Replays of
+graphs that were captured on the same stream wait for each other (`StreamOrder`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: work on the legacy default stream d
 
 
 class WorkspacesFreed(CaptureFailed):
-    """Another thread freed the cuBLAS workspaces during a capture."""
+    """Raised if another thread freed the cuBLAS workspaces during a capture."""
 
 
 class CaptureStream:
-    """A CUDA stream that only captures use, the pool of its cuBLAS workspaces, and the order of replays.
+    """A CUDA stream that only captures use, the memory pool of its cuBLAS workspaces, and the order of replays.
 
     Args:
         device: Index of the device.
@@ -44,18 +44,18 @@ class CaptureStream:
         self._bytes_used = 0
 
     def make_workspaces(self) -> None:
-        """Make the cuBLAS workspaces of this thread, if they are not there; call it before each capture, not in one."""
+        """Allocate the cuBLAS workspaces of this thread if there are none; called before each capture, not during one."""
         with self.order.lock:
-            self.order.follow(self.stream.cuda_stream)  # replays may use the workspaces now
+            self.order.follow(self.stream.cuda_stream)  # replays in progress may use the workspaces
             self._multiply()
             self.stream.synchronize()
             self.order.last = None  # a replay that waited for this stream while it captures would become part of the capture
             self._bytes_used = self._workspaces.bytes_used()
 
     def check_workspaces(self) -> None:
-        """Raise WorkspacesFreed if the workspaces are not those that were made before the capture that has ended."""
+        """Raise WorkspacesFreed if workspaces of `make_workspaces` were freed during the capture that has ended."""
         if self._bytes_used and self._workspaces.bytes_used() < self._bytes_used:
-            clear_workspaces()  # those that were made in the capture, in memory that is freed with its graph
+            clear_workspaces()  # workspaces that the capture allocated are in memory that is freed with its graph
             raise WorkspacesFreed("another thread freed the cuBLAS workspaces (torch._C._cuda_clearCublasWorkspaces) meanwhile")
 
     def _multiply(self) -> None:
@@ -71,11 +71,11 @@ class CaptureStream:
             torch.addmm(matrix[0], matrix, matrix)  # by cublasLt, which may have a workspace of its own
 
 
-_capture_streams: dict[tuple[int, int], CaptureStream] = {}  # by device and raw handle of the calling stream; few, kept
+_capture_streams: dict[tuple[int, int], CaptureStream] = {}  # by device and raw handle of the calling stream; never freed
 
 
 def capture_stream(device: int) -> CaptureStream:
-    """Return the stream that captures calls of the current stream of a device."""
+    """Return the stream on which calls are captured that are made on the current stream of a device."""
     key = device, torch.cuda.current_stream(device).cuda_stream
     if key not in _capture_streams:
         _capture_streams[key] = CaptureStream(device)
@@ -84,9 +84,9 @@ def capture_stream(device: int) -> CaptureStream:
 
 def _new_stream(device: int) -> torch.cuda.Stream:
     with torch.cuda.device(device):
-        torch.cuda.synchronize()  # creates the context, if nothing has yet
+        torch.cuda.synchronize()  # creates the CUDA context if there is none
         handle = ctypes.c_void_p()
         if error := ctypes.PyDLL("libcuda.so.1").cuStreamCreate(ctypes.byref(handle), _NON_BLOCKING):
             raise CaptureFailed(f"cuStreamCreate failed with CUDA error {error}")
         stream: Any = torch.cuda.ExternalStream(handle.value, device=torch.device("cuda", device))
-    return stream  # it is never destroyed: torch keeps the workspaces by its handle
+    return stream  # never destroyed, since torch finds the workspaces by its handle

@@ -19,18 +19,18 @@ _COPIES = (*_CLONES, _ATEN.copy_.default, _ATEN._foreach_copy_.default)
 
 
 class RejectCpuOps(TorchDispatchMode):
-    """Raises CaptureFailed if an operator mutates tensors on the CPU, reads their values, or draws random numbers there.
+    """A dispatch mode that raises CaptureFailed if an operator mutates, reads, or draws random numbers for CPU tensors.
 
-    CPU tensors that Python creates during a capture, such as `torch.tensor(2.0)`, are constants, which the capture may read and
-    mutate, and later captures may read: the capture of a backward pass reads those that the forward pass saved. Copies between
-    devices are left to CUDA, which captures those with pinned memory.
+    CPU tensors that Python code creates during a capture, such as `torch.tensor(2.0)`, are constants: the capture may read and
+    mutate them, and later captures may read them, such as the capture of a backward pass for which they were saved. Copies
+    between devices are not rejected: CUDA itself captures those with pinned memory, and raises for others.
     """
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
-        self._constants: dict[int, torch.Tensor] = {}  # created during the capture, by the address of their memory
+        self._constants: dict[int, torch.Tensor] = {}  # created during the capture; by the address of their memory
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -53,11 +53,11 @@ class RejectCpuOps(TorchDispatchMode):
         out = operator(*args, **kwargs)
         outputs_on_cpu = [tensor for tensor in _tensors(out) if _is_on_cpu(tensor)]
         is_random = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
-        if outputs_on_cpu and is_random and len(on_cpu) == len(tensors):  # else the device draws, and returns its RNG state too
+        if outputs_on_cpu and is_random and len(on_cpu) == len(tensors):  # with inputs on the device, the device draws
             raise CaptureFailed(
                 f"{operator} draws random numbers on the CPU, which a replay would not do\n  generate them on the device"
             )
-        if is_device_copy:  # a replay may copy other values to the CPU
+        if is_device_copy:  # not constant: a replay may copy other values to the CPU
             for tensor in on_cpu:
                 self._constants.pop(_address(tensor), None)
         elif are_constant:
@@ -68,10 +68,10 @@ class RejectCpuOps(TorchDispatchMode):
         """Raise CaptureFailed if an operator mutates or reads a CPU tensor that is not constant."""
         schema = schema_of(operator)
         if schema is None:
-            return  # nothing is known of the body of a higher-order operator
+            return  # a higher-order operator: what its body does is not known
         is_unread = (
             operator.is_view or operator in _CLONES
-        )  # a clone is as little constant as its source: reading it is checked
+        )  # a clone is constant only if its source is, so reads of the clone are checked instead
         is_read = not (is_unread or _reads_no_values(operator))
         for argument, is_written, _ in effects_on(schema, args, kwargs):
             for tensor in (leaf for leaf in _tensors(argument) if _is_on_cpu(leaf) and leaf.numel()):
@@ -90,11 +90,11 @@ class RejectCpuOps(TorchDispatchMode):
 
 
 _ADVICE = "keep the tensor on the device"
-_earlier_constants: dict[int, WeakMemory] = {}  # of earlier captures, by address
+_earlier_constants: dict[int, WeakMemory] = {}  # constants of earlier captures, by the address of their memory
 
 
 def _remember(constants: list[torch.Tensor]) -> None:
-    """Remember the CPU constants of a capture, which later captures may read as long as their memory is alive."""
+    """Remember the CPU constants of a capture, which later captures may read while their memory is alive."""
     for address in [address for address, memory in _earlier_constants.items() if not memory.is_alive()]:
         del _earlier_constants[address]
     _earlier_constants.update({_address(tensor): WeakMemory(tensor) for tensor in constants})

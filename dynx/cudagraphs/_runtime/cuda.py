@@ -42,7 +42,7 @@ class CudaRuntime:
     Args:
         device: The device; None for the device that is current now.
         pool: Memory pool of all graphs; None creates one that lives as long as graphs use it.
-        stream: Stream to capture on; None for a stream that nothing else uses.
+        stream: Stream to capture on; None for a stream that only captures use.
         capture_error_mode: As of `torch.cuda.graph`.
     """
 
@@ -102,7 +102,7 @@ class CudaRuntime:
             return self._capture(function, sources, select_clones, pool, generators)
 
     def _capture(self, *how: Any) -> CudaCapturedGraph:
-        """Capture once, and again where another thread has freed the workspaces meanwhile."""
+        """Capture, and try again if another thread freed the cuBLAS workspaces meanwhile."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(WorkspacesFreed):
                 return self._capture_once(*how)
@@ -140,7 +140,7 @@ class CudaRuntime:
                     outputs, copies, clones = run_with_copies(function, inputs, select_clones)
                 end = offset_of(default)
                 if watch.offsets and not end:
-                    set_offset(default, watch.offsets[0] + 4)  # else a replay would not set the offset
+                    set_offset(default, watch.offsets[0] + 4)  # else a replay would not set seed and offset: see `cuda_rng`
                 elif end == begin and not watch.offsets and not watch.was_restored:
                     set_offset(default, end := 0)  # nothing was drawn
             if self._user_stream is None:
@@ -150,8 +150,8 @@ class CudaRuntime:
             set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
             set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
         except BaseException as error:
-            torch.cuda.set_stream(caller)  # `torch.cuda.graph` leaves its own one where the capture cannot be ended
-            delete_outside_of_captures(graph)  # its traceback has it too
+            torch.cuda.set_stream(caller)  # `torch.cuda.graph` does not if the capture cannot be ended
+            delete_outside_of_captures(graph)  # the traceback of the error refers to it too
             recover(self.device.index, handle, self._stream.stream, generators)
             clear_error_of_solver(self.device)
             torch.set_rng_state(rng_state)
@@ -167,7 +167,7 @@ class CudaRuntime:
         )
 
     def _let_others_follow(self, stream: torch.cuda.Stream, caller: torch.cuda.Stream) -> None:
-        """Make work of other streams wait for the stream that has captured: torch clears the offset of random numbers there."""
+        """Make later work on other streams wait for the capturing stream: torch resets the offset of random numbers on it."""
         assert self._stream is not None
         for used in {stream, self._stream.stream}:  # `recover` uses the second
             caller.wait_stream(used)
@@ -221,7 +221,7 @@ class CudaRuntime:
         return first
 
 
-_ATTEMPTS = 3  # to capture: padding in node parameters holds other values then, and other threads do other things
+_ATTEMPTS = 3  # to capture: in a later one, padding in node parameters and the work of other threads may differ
 
 
 def _no_pool() -> None:
@@ -242,7 +242,7 @@ class CudaCapturedGraph:
         set_targets: Sets the targets of captured copies of outputs.
         pool: The memory pool.
         order: Orders the replays of graphs that share memory or workspaces.
-        draws: The random numbers that it draws.
+        draws: The random numbers that the graph draws.
         device: Index of the device.
     """
 
@@ -304,7 +304,7 @@ class CudaCapturedGraph:
     def close(self) -> None:
         # destroying a graph would invalidate a capture of another thread; a replay of another thread comes before or after both
         with capture_lock(), self._order.lock:
-            self._order.synchronize()  # another stream may still replay it
+            self._order.synchronize()  # a replay may be in progress on another stream
             self.graph.reset()
             self.replay = _raise_closed
         self.outputs, self._pool = None, None

@@ -1,17 +1,17 @@
-"""The state of CUDA's random numbers in a capture, and in replays.
+"""RNG states of CUDA generators in captures and in replays.
 
-While CUDA captures, torch's generator counts the numbers that are drawn from the beginning of the graph: its offset is 0 there.
-A replay adds the offset that the generator has at that time, and advances it by the offset at the end of the capture. An
-activation checkpoint saves the offset in the forward graph and restores it in the backward graph, which is replayed when the
-generator has another offset: so that graph is captured with a generator state of its own, which a replay sets to the state
-that the forward pass began with.
+During a capture, the offset of torch's generator counts the random numbers that are drawn since the beginning of the graph,
+where it is 0. A replay adds the current offset of the generator, and advances the generator by the offset at the end of the
+capture. An activation checkpoint saves the offset in the forward graph and restores it in the backward graph, but the generator
+has another offset when the backward graph is replayed. So the backward graph is captured with a generator state of its own;
+each replay sets it to the state before the last replay of the forward graph.
 
-A seed that the captured function sets would be set once, in the capture, and not in replays. Torch raises where a capture sets
-another seed than the generator has, and ignores the same one. So generators have a seed in captures that nobody sets. It has no
-effect on replays, which use the seed that a generator has then.
+A seed that the captured function sets would be set once, in the capture, and not in replays. In a capture, torch raises if a
+seed is set that differs from that of the generator, and ignores the same seed. So in captures generators have a random seed,
+which no function sets. It has no effect on replays, which use the seed that the generator has at that time.
 
-Torch: `CUDAGeneratorImpl`, whose `get_offset` is an error in a capture, while `get_state` is not; a replay does not set the
-offset of a graph whose offset at the end is 0, whatever it has drawn (2.11).
+Torch: `CUDAGeneratorImpl`, whose `get_offset` raises in a capture, while `get_state` does not. If the offset is 0 at the end of
+a capture, a replay does not set the seed and offset that the kernels read, even if the graph draws numbers (2.11).
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from dynx.errors import CaptureFailed
 
 
 class DrawWatch(TorchDispatchMode):
-    """Notes at which offsets operators draw random numbers in a capture.
+    """A dispatch mode that notes the offsets at which operators draw random numbers in a capture.
 
     Args:
         generator: The default generator of the device.
-        registered: Other generators, which are registered with the graph.
-        begin: The offset that the capture begins with: for a backward pass that may draw again, one after all of the forward
-            pass.
+        registered: Other generators that are registered with the graph.
+        begin: The offset at the beginning of the capture; for a backward pass that may repeat draws of the forward pass, an
+            offset after all of these.
 
     Attributes:
         offsets: The offset before each draw.
-        known: The offset at the beginning, and those after each draw.
-        was_restored: Whether the offset was set to another one, as activation checkpoints do before they compute again.
+        known: The offset at the beginning, and the offset after each draw.
+        was_restored: Whether the function set the offset, as activation checkpoints do before recomputation.
 
     Raises:
-        CaptureFailed: The state was set to one from outside of the capture, or another generator was used.
+        CaptureFailed: An operator draws after a seed or state from outside of the capture was set, or from a generator that is
+            not registered.
     """
 
     supports_higher_order_operators = True
@@ -86,10 +87,10 @@ def set_offset(generator: torch.Generator, offset: int) -> None:
 
 
 class SeedlessGraph(torch.cuda.CUDAGraph):
-    """A CUDA graph in whose capture nobody may set the seed of the generators whose numbers it draws.
+    """A CUDA graph whose capture fails if the captured function sets the seed of one of its generators.
 
     Attributes:
-        generators: These generators.
+        generators: The generators that the function may draw from.
     """
 
     generators: Sequence[torch.Generator] = ()
@@ -110,7 +111,7 @@ class SeedlessGraph(torch.cuda.CUDAGraph):
 
 @contextmanager
 def own_state(generator: torch.Generator) -> Iterator[None]:
-    """Let the default generator of a device have another state: what is captured draws from that one."""
+    """Give the default generator of a device a copy of its state inside of the context, so that a capture uses the copy."""
     before = generator.graphsafe_get_state()
     generator.graphsafe_set_state(generator.clone_state())
     try:
@@ -123,13 +124,13 @@ class Draws:
     """The random numbers that a captured graph draws.
 
     Args:
-        generators: The default generator with the state that it had in the capture, and others that were registered.
-        watch: What was drawn from it.
-        end: Its offset at the end of the capture.
+        generators: A generator with the state object of the default generator in the capture, and the registered generators.
+        watch: The draws from the default generator.
+        end: The offset of the default generator at the end of the capture.
 
     Attributes:
         after: The first offset after all numbers that the graph draws; 0 if it draws none.
-        start: Seed and offset of the default generator before the last replay, by `noting_start`.
+        start: Seed and offset of the default generator before the last replay, stored by the replay of `noting_start`.
     """
 
     def __init__(self, generators: Sequence[torch.Generator], watch: DrawWatch, end: int) -> None:
@@ -140,15 +141,18 @@ class Draws:
 
     @property
     def are_bare(self) -> bool:
-        """Whether a replay does not depend on any generator."""
+        """Whether replays neither read nor advance a generator."""
         return not self.offsets and not self.end and len(self.generators) == 1
 
     def repeat(self, forward: Draws) -> set[bool]:
-        """Return whether draws repeat those of the forward pass: for each draw True or False, where the graph draws at all."""
+        """Return whether draws repeat those of the forward pass, as a set of the answers for all draws; empty without draws.
+
+        A graph without draws that restores an offset counts as a repetition: {True}.
+        """
         return {offset < forward.after for offset in self.offsets} or ({True} if self.was_restored else set())
 
     def noting_start(self, replay: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that replays the graph, and notes what the default generator's state was before."""
+        """Return a function that stores the state of the default generator in `start`, then replays the graph."""
         generator = self.generators[0]
 
         def replay_and_note() -> None:
@@ -158,7 +162,7 @@ class Draws:
         return replay_and_note
 
     def drawing_again(self, replay: Callable[[], None], forward: Draws) -> Callable[[], None]:
-        """Return a function that replays the graph with the numbers of the last replay of the forward pass."""
+        """Return a function that replays the graph with the random numbers of the last replay of the forward pass."""
         generator = self.generators[0]
 
         def replay_again() -> None:
@@ -169,7 +173,7 @@ class Draws:
         return replay_again
 
     def advancing(self, replay: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that replays the graph, and leaves the default generator with the offset that the function did."""
+        """Return a function that replays the graph, and restores the offset afterwards if the captured function did."""
         if self.end or not self.offsets:
             return replay
         generator = self.generators[0]

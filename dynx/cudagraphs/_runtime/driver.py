@@ -1,8 +1,8 @@
 """The CUDA driver API for captured graphs: set the addresses of memcpy nodes, launch, and list nodes.
 
-`cuGraphExecMemcpyNodeSetParams` changes the executable graph, which affects later launches only, not those in progress. What
-runs in each replay is called through ctypes, since each call of cuda-bindings takes a microsecond; the structures are those of
-cuda-bindings.
+`cuGraphExecMemcpyNodeSetParams` changes the executable graph, which affects later launches only, not those in progress.
+Functions that run in each replay are called through ctypes, since a call through cuda-bindings takes a microsecond; structures
+such as node parameters are those of cuda-bindings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dynx.errors import CaptureFailed
 
 SetAddresses = Callable[[Sequence[torch.Tensor]], None]
 
-_pointer = ctypes.c_void_p  # converted once, since ctypes would convert a Python integer in each call
+_pointer = ctypes.c_void_p  # arguments are converted once: ctypes would convert a Python integer in each call
 _OFFSETS = {"source": 48, "target": 136}  # of srcDevice and dstDevice in CUDA_MEMCPY3D
 
 
@@ -43,7 +43,7 @@ class Context(threading.local):
 
     is_entered = False  # by this thread
 
-    def __init__(self, handle: int) -> None:  # threading.local calls it once in each thread
+    def __init__(self, handle: int) -> None:  # threading.local calls it once per thread
         self.handle = handle
 
     def enter(self) -> None:
@@ -63,11 +63,11 @@ class ExecutableGraph:
 
     def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
         self.graph, self.pointer = graph, _pointer(graph.raw_cuda_graph_exec())
-        # called after `instantiate`, since a new executable graph has the captured addresses again
+        # called by `instantiate`, since a new executable graph has the captured addresses again
         self.on_instantiate: list[Callable[[], None]] = []
 
     def instantiate(self) -> None:
-        """Instantiate the raw graph again, and call `on_instantiate`, since addresses that were set before are lost."""
+        """Instantiate the raw graph again, and call the functions in `on_instantiate`: addresses set before are lost."""
         self.pointer.value = None  # torch destroys the previous executable graph, even if instantiation fails
         self.graph.instantiate()
         self.pointer.value = self.graph.raw_cuda_graph_exec()
@@ -76,7 +76,7 @@ class ExecutableGraph:
 
 
 def invalidation_check(stream: torch.cuda.Stream) -> Callable[[], bool]:
-    """Return a function that returns whether the capture of a stream was invalidated, which CUDA reports at its end only."""
+    """Return a predicate that is true once the capture on a stream is invalidated, which CUDA reports only at its end."""
     is_capturing = ctypes.PyDLL("libcuda.so.1").cuStreamIsCapturing
     handle, status = _pointer(stream.cuda_stream), ctypes.c_int()
     result = ctypes.byref(status)
@@ -101,7 +101,7 @@ def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None
 
     def replay_beside_other_devices() -> None:
         stream = current_stream()
-        if not stream and get_device() != device:  # the driver takes stream 0 for that of the current device
+        if not stream and get_device() != device:  # for the driver, 0 is the default stream of the current device
             with torch.cuda.device(device):
                 replay()
         else:
@@ -135,7 +135,7 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end
 def _address_setter(
     executable: ExecutableGraph, index: int, node: Any, params: Any, end: Literal["source", "target"]
 ) -> SetAddresses:
-    """Return a function that sets an address of one memcpy node to that of the tensor at this index."""
+    """Return a function that sets the source or target of one memcpy node to the address of the tensor at `index`."""
     context, pointer, set_params = current_context(), executable.pointer, _load_memcpy_setter()
     handle, raw_node, raw_params = _pointer(context.handle), _pointer(int(node)), _pointer(int(params.getPtr()))
     cell = ctypes.c_uint64.from_address(int(params.getPtr()) + _OFFSETS[end])
@@ -145,7 +145,7 @@ def _address_setter(
         nonlocal known
         address = tensors[index].data_ptr()
         if address != known:
-            cell.value, known = address, None  # until the driver has taken it
+            cell.value, known = address, None  # until the driver has accepted it
             if not context.is_entered:
                 context.enter()
             if error := set_params(pointer, raw_node, raw_params, handle):
@@ -157,7 +157,7 @@ def _address_setter(
         known = None
 
     executable.on_instantiate.append(forget)
-    set_address.kept_alive = params  # type: ignore[attr-defined]  # the driver's structure, whose memory the cell is in
+    set_address.kept_alive = params  # type: ignore[attr-defined]  # the driver's structure: the cell is in its memory
     return set_address
 
 

@@ -1,4 +1,4 @@
-"""The state of the CPU's random numbers in a capture of the emulator, and in its replays."""
+"""RNG states of the CPU in captures of the emulator, and in their replays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dynx.errors import CaptureFailed
 
 
 class RngStates:
-    """States of the CPU generator: those of the forward pass, the state at the beginning, and the states after each draw.
+    """RNG states of the CPU in a capture: those of the forward pass, the state at the beginning, and the state after each draw.
 
-    A capture may restore one of them, as `checkpoint` does before recomputation: CUDA restores the offset in the graph.
+    The function may restore any of them, as `torch.utils.checkpoint` does before recomputation.
 
     Attributes:
         final_index: Index of the state at the end of a capture.
@@ -23,7 +23,7 @@ class RngStates:
         self.last = torch.get_rng_state()
         self._states: list[torch.Tensor] = [*earlier, self.last]
         self._begin = len(earlier)
-        self._drawn = set[bool]()  # whether states were those of the forward pass
+        self._drawn = set[bool]()  # for the draws: whether they repeat the forward pass
         self.final_index = self._begin
 
     def record_draw(self, before: torch.Tensor) -> int | None:
@@ -51,7 +51,7 @@ class RngStates:
         """Note the state at the end of the capture. Raises CaptureFailed if a seed was set during the capture.
 
         Args:
-            outside: The state before the capture, which code of torch in another thread may have put back meanwhile.
+            outside: The state before the capture, which code of torch in another thread may have restored meanwhile.
         """
         self.last = torch.get_rng_state()
         if not self._drawn and torch.equal(self.last, outside):
@@ -67,7 +67,7 @@ class RngStates:
         torch.set_rng_state(self._states[index])
 
     def _index_of(self, state: torch.Tensor) -> int:
-        own = range(self._begin, len(self._states))  # before those of the forward pass, whose last one is the first of these
+        own = range(self._begin, len(self._states))  # first: the begin state may also be one of the forward pass
         index = next((index for index in (*own, *range(self._begin)) if torch.equal(self._states[index], state)), None)
         if index is None:
             raise CaptureFailed(SEED_WAS_SET)

@@ -1,11 +1,11 @@
 """A runtime for tests that emulates CUDA graphs on the CPU, and fails where CUDA would.
 
 A capture records the operators that run, with the memory of their arguments, and leaves no effects: outputs hold garbage, and
-mutated tensors are restored. A replay runs the operators on the same memory, so inputs that were not copied there are stale. It
-keeps no memory alive except for tensors that were allocated in the capture; outputs are written to the same addresses. Random
-numbers continue from the RNG state of the caller. After a replay, intermediate tensors are garbage, like memory of a pool that
-other graphs use, and so are the outputs of graphs that were captured later in that pool. Python code does not run again.
-Reading the value of a tensor is an error, as on a device that has not run yet.
+mutated tensors are restored. A graph keeps only tensors alive that were allocated in its capture. A replay runs the operators
+again, but no Python code: it reads the memory of the captured inputs, stale unless new inputs were copied to it, and writes
+outputs to the captured addresses. Random numbers continue from the RNG state of the caller. After a replay, intermediate
+tensors hold garbage, since other graphs of the pool use their memory, and so do the outputs of graphs that were captured later
+in the pool. Reading the value of a tensor in a capture is an error, since a device would not have computed it yet.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Emulator:
         generators: Sequence[torch.Generator] = (),
         forward: EmulatedGraph | None = None,
     ) -> EmulatedGraph:
-        with capture_lock():  # the state of random numbers, which is put back at the end, is one for all threads
+        with capture_lock():  # all threads share the RNG state, which is restored at the end
             recorder, results = self._record(function, sources, select_clones, generators, forward)
         pool = self._pool if pool is None else pool
         graph = EmulatedGraph(recorder.steps, recorder.constants, recorder.rng_states, *results, pool, forward)
@@ -83,12 +83,12 @@ class Emulator:
         generators: Sequence[torch.Generator],
         forward: EmulatedGraph | None,
     ) -> tuple[_Recorder, tuple[Any, list[Copy], list[Copy]]]:
-        """Run a function, record its operators, and put back what it wrote; return also its outputs and the copies."""
+        """Record the operators of a function, then restore memory and RNG states; return also outputs, copies and clones."""
         rng_state, states = torch.get_rng_state(), [generator.get_state() for generator in generators]
         torch.clear_autocast_cache()  # as for CUDA
         try:
             if forward is None:
-                torch.default_generator.manual_seed(SEED_OF_CAPTURES)  # else a function might set the seed that it has already
+                torch.default_generator.manual_seed(SEED_OF_CAPTURES)  # else a function could set the current seed unnoticed
             else:
                 torch.set_rng_state(forward.captured_states.last)
             recorder = _Recorder(None if forward is None else forward.captured_states, generators)
@@ -144,12 +144,12 @@ class _Step(NamedTuple):
     grad_enabled: bool  # some operators return more results with gradients enabled
     is_inference: bool  # whether it ran in inference mode
     rng_index: int | None  # of the RNG state that it draws from; None for an operator that draws no random numbers
-    results: tuple[tuple[int, torch.Tensor], ...]  # those that are not views of arguments: index, and memory to write to
-    location: Location | None  # of the user's line, where Python code creates a tensor
+    results: tuple[tuple[int, torch.Tensor], ...]  # index and memory of each result that is not a view of an argument
+    location: Location | None  # of the user's line, if the operator creates a tensor from Python data (lift_fresh)
 
 
 class EmulatedGraph:
-    """The operators of a capture, and the tensors they run on."""
+    """The operators of a capture, and the tensors that they run on."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class EmulatedGraph:
         forward: EmulatedGraph | None,
     ) -> None:
         self.captured_states, self._forward = rng_states, forward
-        self._replayed_states = rng_states  # of the last replay
+        self._replayed_states = rng_states  # RNG states of the last replay
         copy_steps = [(_addresses(step), index) for index, step in enumerate(steps) if step.operator is _COPY]
         self._copies, self._clones = find_copies(copy_steps, copies), find_copies(copy_steps, clones)
         self._constants = list(constants.values())
@@ -185,7 +185,7 @@ class EmulatedGraph:
             step._replace(args=_to_weak(step.args, is_kept), kwargs=_to_weak(step.kwargs, is_kept)) for step in steps
         ]
         self._own_uses = Counter(map(_storage, _distinct((self._steps, outputs))))
-        self._kept = {_storage(tensor) for tensor in self._intermediates}  # whose memory no other tensor has got
+        self._kept = {_storage(tensor) for tensor in self._intermediates}  # memory in use, which no other tensor gets
         pool.append(self)
         for graph in pool:
             graph.forget_freed()
@@ -199,7 +199,7 @@ class EmulatedGraph:
     def check_reads(self) -> None:
         """Raise CaptureFailed if an operator reads memory that no recorded operator allocated and that has been freed.
 
-        CUDA does not capture a copy from such memory.
+        CUDA graph capture rejects such a tensor too: it would be copied from CPU memory that is not pinned.
         """
         for step in self._steps or ():
             if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
@@ -227,7 +227,7 @@ class EmulatedGraph:
     def _check_layouts(self, copies: Sequence[int], fixed_end: int, tensors: Sequence[torch.Tensor]) -> None:
         """Raise CaptureFailed if a tensor's layout differs from that of the memory it is copied to or from in the graph.
 
-        `fixed_end` is the argument of the copy operator that stays: 0, the target, or 1, the source.
+        `fixed_end` is the index of the argument of `copy_` that stays the captured one: 0 for the target, 1 for the source.
         """
         assert self._steps is not None
         for index, tensor in zip(copies, tensors, strict=True):
@@ -254,7 +254,7 @@ class EmulatedGraph:
             self._sources, self._targets = [], []
             forward = None if self._forward is None else self._forward._replayed_states
             rng_states = self._replayed_states = RngStates(forward)
-            for number, value in self._constants:  # Python code creates them anew where it runs
+            for number, value in self._constants:  # operators of the last replay may have mutated them
                 number.copy_(value)
             for step_index, step in enumerate(self._steps):
                 args = args_of_copies.get(step_index, step.args)
@@ -267,18 +267,19 @@ class EmulatedGraph:
                 for index, result in step.results:
                     with torch.inference_mode(result.is_inference()):
                         result.copy_(leaves[index])
-            if self.captured_states.changes:  # the state is that of all threads, and another one may have drawn meanwhile
+            if self.captured_states.changes:  # only then: other threads share it and may have drawn numbers
                 rng_states.restore(self.captured_states.final_index)
             rng_states.last = torch.get_rng_state()
             _fill_with_garbage([tensor for tensor in self._intermediates if _storage(tensor) not in self._kept])
-            if self._intermediates:  # their memory was free when later graphs of the pool were captured
+            if self._intermediates:  # later graphs of the pool may have reused their memory
                 later_graphs = self._pool[self._index_in_pool + 1 :]
                 _fill_with_garbage([tensor for graph in later_graphs for tensor in graph._output_memory])
 
     def forget_freed(self) -> None:
-        """Note at the end of a capture in the pool which memory of this graph is free, so that another tensor may have got it.
+        """Remove the memory that only this graph uses from `_kept`: later captures in the pool may reuse it.
 
-        A tensor that an autograd function keeps as an attribute of `ctx`, for example, is not free.
+        A tensor that an autograd function keeps as an attribute of `ctx`, for example, stays in use. Called at the end of each
+        capture in the pool.
         """
         uses = {_storage(tensor): uses_of_memory(tensor) for tensor in self._intermediates}
         self._kept = {storage for storage in self._kept if uses.get(storage, 0) > self._own_uses[storage]}
@@ -305,7 +306,7 @@ class EmulatedGraph:
 
 
 class _Recorder(TorchDispatchMode):
-    """Records the operators of a capture, and the contents of memory before the capture."""
+    """A dispatch mode that records the operators of a capture, and the contents of their arguments' memory before it."""
 
     supports_higher_order_operators = True
 
@@ -316,9 +317,9 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, forward: RngStates | None, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
         self.steps: list[_Step] = []
-        # numbers, which CUDA captures as such: by the address of their memory, with a copy
+        # tensors made from Python numbers, which CUDA captures as numbers: by the address of their memory, each with a copy
         self.constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # storage, and a copy of its contents
+        self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # by address: a storage and its copy
         self.rng_states, self._generators = RngStates(forward), [torch.default_generator, *generators]
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -334,7 +335,7 @@ class _Recorder(TorchDispatchMode):
         for tensor in inputs.values():  # all of them: batch_norm mutates arguments that its schema does not declare as mutated
             if _storage(tensor) not in self._before:
                 self._before[_storage(tensor)] = tensor.untyped_storage(), tensor.untyped_storage().clone()
-        if torch.Tag.inplace_view in _tags(operator):  # changes a shape only, which launches no kernel
+        if torch.Tag.inplace_view in _tags(operator):  # changes only the shape, without a kernel
             return operator(*args, **kwargs)
         args_before, kwargs_before = _with_current_layout(args), _with_current_layout(kwargs)
         grad_enabled, is_inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
@@ -350,7 +351,7 @@ class _Recorder(TorchDispatchMode):
         return out
 
     def restore_memory(self) -> None:
-        """Restore the contents that the arguments of operators had before the capture."""
+        """Restore the contents that the memory of operators' arguments had before the capture."""
         for storage, before in self._before.values():
             storage.copy_(before)
 
@@ -366,7 +367,7 @@ def _tags(operator: Any) -> Container[torch.Tag]:
 
 
 def _with_current_layout(values: Any) -> Any:
-    """Detach the tensors, which keeps their layouts when an operator such as squeeze_ changes the original tensors."""
+    """Detach tensors, so that their layouts are kept when an operator such as squeeze_ changes the original tensors."""
     return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
 
 
@@ -380,10 +381,10 @@ def _distinct(values: Any) -> list[torch.Tensor]:
 
 
 def _to_weak(arguments: Any, is_kept: Callable[[torch.Tensor], bool]) -> Any:
-    """Replace tensors that the graph does not keep by weak references to their memory, if they have elements."""
+    """Replace tensors that the graph does not keep alive by weak references to their memory, empty ones by new tensors."""
 
     def weak(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or is_kept(leaf) or leaf.is_quantized:  # whose scales are not in the memory
+        if not isinstance(leaf, torch.Tensor) or is_kept(leaf) or leaf.is_quantized:  # scales are not in the memory
             return leaf
         return WeakMemory(leaf) if leaf.numel() else torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype)
 

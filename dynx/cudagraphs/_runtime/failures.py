@@ -1,7 +1,7 @@
-"""Name what ends a capture: the operator, and the line of the user's code that calls it.
+"""Name the operator that makes a capture fail, and the line of the user's code that calls it.
 
-CUDA reports some errors only at the end of a capture. Torch calls set a seed in a capture only if it is the seed that the
-generator has; see `SeedlessGraph`.
+CUDA reports some errors only at the end of a capture. Torch raises if a seed is set in a capture, unless the generator has the
+same seed already; see `SeedlessGraph`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dynx.records import Location
 
 
 class Failure(NamedTuple):
-    """The text of a CaptureFailed, the line of the operation, and the text where the function has caught an error of torch."""
+    """The text of a CaptureFailed, the line of the operation, and the text to use if the function caught torch's error."""
 
     text: str
     location: Location | None
@@ -36,16 +36,16 @@ class Failure(NamedTuple):
 
 
 class NameFailures(TorchDispatchMode):
-    """Notes the operator that fails in a capture, and the user's line; enter it last.
+    """A dispatch mode that notes the first operator that fails in a capture, and the user's line; enter it last.
 
-    An error that the function catches is a failure too: it would compute something else in replays than it does in eager code.
+    An error that the function catches is a failure too: after it, the function may not compute what it computes in eager code.
 
     Args:
-        is_invalidated: Returns whether an operator has ended the capture without an error. None where only CaptureFailed is
-            raised because of the capture, as by the emulator: other errors that the function catches are those of eager code.
+        is_invalidated: Returns whether an operator has invalidated the capture without an error. None for the emulator, which
+            raises only CaptureFailed: other errors that the function catches would be raised in eager code too.
 
     Attributes:
-        first: The first failure. Not the exception, whose traceback refers to this object, and to the tensors of the capture.
+        first: The first failure, without its exception: the traceback refers to this object and to tensors of the capture.
     """
 
     supports_higher_order_operators = True
@@ -118,7 +118,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the exception at the root of a chain, which caused the error at the end of the capture."""
+    """Return the first exception of a chain, which caused the error at the end of the capture."""
     while error.__context__ is not None:
         error = error.__context__
     return error
@@ -132,7 +132,7 @@ def _frames(error: BaseException) -> Any:
 
 
 def _seeding() -> set[CodeType]:
-    """Return the code of torch's functions that set seeds: not of the wrappers that Dynamo puts around them and others."""
+    """Return the code of torch's functions that set seeds, without Dynamo's wrappers, whose code other functions share."""
     functions = (
         torch.manual_seed,
         torch.seed,

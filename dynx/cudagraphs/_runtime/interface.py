@@ -9,13 +9,13 @@ import torch
 
 Copy = tuple[torch.Tensor, torch.Tensor]  # target and source
 Capturable = Callable[[Sequence[torch.Tensor]], Any]  # called with the inputs in the memory that the graph reads
-SelectClones = Callable[[Any], Sequence[torch.Tensor]]  # returns those outputs of a function that the graph copies to targets
+SelectClones = Callable[[Any], Sequence[torch.Tensor]]  # selects the outputs of a function that the graph copies to targets
 Run = Callable[[Sequence[Any]], list[Any]]  # replays a graph for the inputs of a call, and returns the results
 MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`, or a list of emulated graphs
 
 
 def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
-    """Select no outputs for memcpy nodes of the graph to clone: the default of `select_clones`."""
+    """Return no outputs: the default of `select_clones`, with which the graph clones no outputs."""
     return ()
 
 
@@ -28,7 +28,7 @@ class CapturedGraph(Protocol):
         """Launch the graph on the current stream."""
 
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Set the tensors that the graph reads as inputs in the next replays.
+        """Set the tensors that the graph reads as inputs in the next replay.
 
         They become the sources of the captured copies of inputs or, after `capture_patched`, the memory that input pointers in
         kernel node parameters point to.
@@ -45,7 +45,7 @@ class CapturedGraph(Protocol):
         """
 
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
-        """Return a function like `run`, which makes the current stream wait for replays on other streams first.
+        """Return a function that makes the current stream wait for earlier replays on other streams, then calls `run`.
 
         Args:
             run: Copies inputs, replays the graph and returns the results.
@@ -55,7 +55,7 @@ class CapturedGraph(Protocol):
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         """Let graphs that are captured later in the same memory pool reuse the memory of outputs.
 
-        Memory that is not of the pool is kept. The outputs must not be read after a replay.
+        Memory outside of the pool is kept. Only clones of the outputs may be read after a replay.
         """
 
     def raw_cuda_graph(self) -> int:
@@ -90,7 +90,7 @@ class Runtime(Protocol):
         """Return whether sources and targets of memcpy nodes in a graph can be set before a replay."""
 
     def new_pool(self, what: str) -> MemoryPool:
-        """Create a memory pool for the tensors of captured graphs; `what` says to users which graphs."""
+        """Return a memory pool for captured graphs: the user's, or a new pool; `what` describes the graphs in reports."""
 
     def capture(
         self,
@@ -101,23 +101,23 @@ class Runtime(Protocol):
         generators: Sequence[torch.Generator] = (),
         forward: Any = None,
     ) -> CapturedGraph:
-        """Capture copies of inputs, a function of the copies, and copies of selected outputs; nothing is executed.
+        """Capture copies of inputs, a function of the copies, and copies of selected outputs; no tensor is changed.
 
         Graphs of one pool share the memory of intermediate tensors: a replay may overwrite the outputs of graphs that were
         captured later.
 
         Args:
-            function: Called once with the copies of the inputs.
+            function: Called with the copies of the inputs, again if the capture has to be repeated.
             sources: The inputs that memcpy nodes of the graph copy; `set_sources` replaces them before each replay.
             select_clones: Returns the outputs that memcpy nodes copy to the tensors of `set_targets`.
             pool: Memory pool of the graph; None for the pool that the runtime's graphs share.
             generators: Random number generators that the function draws from besides the default one. Each replay advances
                 their states.
-            forward: The captured forward pass, for a backward pass: activation checkpoints draw its random numbers again. A
-                replay draws those of the last replay of `forward`.
+            forward: The captured forward pass, if `function` is its backward pass: activation checkpoints draw the same random
+                numbers again, in each replay those of the last replay of `forward`.
 
         Raises:
-            CaptureFailed: The function cannot be captured. Other exceptions of the function propagate.
+            CaptureFailed: The function cannot be captured, or raises RuntimeError. Its other exceptions propagate.
         """
 
     def capture_patched(

@@ -21,7 +21,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def spread_copies(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """Copy tensors to new memory, for each seed in another order and at other distances from each other."""
+    """Copy tensors to new memory; the order of the copies and the distances between them depend on the seed."""
     rng, copies, gaps = random.Random(seed), dict[int, torch.Tensor](), list[torch.Tensor]()
     for index in rng.sample(range(len(tensors)), len(tensors)):
         tensor = tensors[index]
@@ -51,7 +51,7 @@ def run_with_copies(
 
 
 class CopiesNotFound(CaptureFailed):
-    """The graph has no memcpy nodes for some copies: torch may capture a small copy as a kernel."""
+    """Raised if the graph has no memcpy nodes for some copies: torch may capture a small copy as a kernel."""
 
 
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:

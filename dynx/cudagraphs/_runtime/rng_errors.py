@@ -1,4 +1,4 @@
-"""What a captured function may not do with random numbers, on CUDA and in the emulator."""
+"""Uses of random numbers that captures reject, on CUDA and in the emulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from dynx._torch.ops.cuda_graphs import is_same_generator
 from dynx.errors import CaptureFailed
 
-SEED_OF_CAPTURES = random.SystemRandom().getrandbits(64)  # which no function sets
+SEED_OF_CAPTURES = random.SystemRandom().getrandbits(64)  # random, so that no function sets the same seed
 SEED_WAS_SET = "the random seed was set during a capture\n  set it before the captured function is called"
 DRAWS_TWICE = (
     "the backward pass draws random numbers of the forward pass again, as activation checkpoints do, and also new ones"
@@ -29,7 +29,7 @@ def check_generators(
         operator: The operator.
         args: Its arguments.
         kwargs: Its keyword arguments.
-        registered: The default generator of the device, and those that are registered.
+        registered: The default generator of the device, and the generators that are registered with the graph.
     """
     used = (leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Generator))
     if all(any(is_same_generator(leaf, known) for known in registered) for leaf in used):

@@ -38,7 +38,7 @@ def select_runtime(
         config: The configuration; its `runtime` is "auto", "cuda" or "emulator".
         device: Device of the CUDA runtime; None for the current one.
         pool: Memory pool of all graphs of the CUDA runtime; None creates pools as needed.
-        stream: Stream to capture on; None for a side stream of each thread.
+        stream: Stream to capture on; None for a stream that only captures use, one for each stream that calls are made on.
         capture_error_mode: As of `torch.cuda.graph`.
     """
     if config.runtime == "emulator":

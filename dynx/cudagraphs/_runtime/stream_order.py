@@ -1,12 +1,12 @@
 """The order of replays on several streams.
 
-Graphs of one function share memory: inputs are copied to the same places, intermediate tensors and workspaces overlap. Where
-calls come from several streams, each has to wait for the work of the call before; and memory that a stream still uses must not
-be given to somebody else when the function is deleted.
+Graphs of one function share memory: inputs are copied to the same addresses, intermediate tensors and workspaces overlap. If
+calls are made on several streams, each call has to wait for the work of the previous call, and memory must not be reused while
+a stream uses it, even if the function is deleted.
 
-All graphs of a device that draw random numbers share the memory in which torch tells them seed and offset: a replay fills it
-on its stream, and so does the begin of a capture, on the stream that captures. So their replays wait for each other too, and
-for captures.
+All graphs of a device that draw random numbers read seed and offset from the same memory. Torch writes to it before each
+replay, on the stream of the replay, and at the beginning of each capture, on the stream that captures. So these replays wait
+for each other too, and for captures.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dynx.cudagraphs._runtime.interface import Run
 
 
 class StreamOrder:
-    """Makes each stream that replays graphs which share memory wait for the stream that did so before.
+    """The order of replays of graphs that share memory: each stream waits for the stream that replayed last.
 
     Args:
         device: Index of the device.
 
     Attributes:
-        last: Raw handle of the stream that was used last; None if none was.
-        lock: Held until a replay is launched, since the stream of another thread has to wait for it.
+        last: Raw handle of the stream that was used last; None if there is no stream to wait for.
+        lock: Held until a replay is launched, so that the streams of other threads wait for the replay.
     """
 
     def __init__(self, device: int) -> None:
@@ -39,15 +39,15 @@ class StreamOrder:
         self.lock = RLock()
 
     def follow(self, stream: int) -> None:
-        """Make the current stream, which has this handle, wait for all work so far of the stream that was used last."""
+        """Make the stream with this handle wait for all work so far on the stream that was used last; it becomes the last."""
         if self.last is not None and self.last != stream:
             event = torch.cuda.Event()
             event.record(self._stream(self.last))
             self._stream(stream).wait_event(event)
-        self.last = stream  # from now on, for `synchronize` in another thread: it waits for the others too
+        self.last = stream  # set now for `synchronize` in other threads; this stream waits for the earlier ones
 
     def follow_capture(self, stream: int) -> None:
-        """Make the next replay, on whatever stream, wait for the stream that has captured."""
+        """Make the next replay, on any stream, wait for a stream on which a capture has ended."""
         with self.lock:
             self.follow(stream)
 
@@ -64,7 +64,7 @@ class StreamOrder:
 
         Args:
             run: Called with the arguments of the returned function.
-            tensors: Memory that `run` uses. Once they are freed, others get it when the streams of all calls have used it.
+            tensors: Memory that `run` uses. Once they are freed, it is reused only after the work on the streams of all calls.
         """
         get_current, lock, known = self._current, self.lock, {self._current()}
         latest: int | None = None
@@ -94,5 +94,5 @@ class StreamOrder:
 
 @cache
 def order_of_draws(device: int) -> StreamOrder:
-    """Return the order of the captures and replays that use the random numbers of a device; it is locked in a capture."""
+    """Return the order of the captures and replays that use the random numbers of a device; captures hold its lock."""
     return StreamOrder(device)

@@ -1,4 +1,4 @@
-"""What a function reads by names: tensors, numbers, text, functions, and the names that lead to modules."""
+"""What a function reads by name: tensors, numbers, text, functions, and the names that lead to modules."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Key = tuple[tuple[Hashable, ...], ...]
 
 
 class Bindings:
-    """The values that a function reads by names now, besides the attributes of modules.
+    """The values that a function reads by name at present, besides the attributes of modules.
 
     Args:
         function: The function, whose code is searched for names.
-        skipped: Places that are not checked: the id of a dict and a name; or the id of an owner, a name, and an index.
+        skipped: Locations that are not checked: (id of a dict, name) or (id of the owner, name, index) of an edge's value.
 
     Attributes:
         modules: The modules that the function uses, without submodules of these.
-        edges: Where the values were found.
-        objects: The objects and containers in which they were found, besides modules.
+        edges: The references through which the values were found.
+        objects: The objects and containers that were found, besides modules.
         optimizers: The optimizers among them.
         assigned: The names of attributes that the code assigns.
         variables: The globals that it assigns, its closure variables, and attributes of classes that it may assign.
@@ -71,7 +71,7 @@ class Bindings:
         return name in self._names
 
     def check(self, watched: Collection[int] = ()) -> Callable[[], bool] | None:
-        """Return a predicate that is true while the names have the same values; None if there are no such names.
+        """Return a predicate that is true while the names have the same values; None if there is nothing to compare.
 
         It compares neither the classes of objects nor the code of functions.
 
@@ -101,7 +101,7 @@ _code = attrgetter("__code__")
 def state_read_by(value: Any) -> str:
     """Return the name of a variable that a function or a method of an Enum reads, or of a class's attribute; "" if none.
 
-    Modules, functions and classes do not count as long as the code reads nothing else.
+    Variables whose values are Python modules, functions or classes are ignored.
     """
     if isinstance(value, Enum):
         methods = (item for base in type(value).__mro__ if owner_of_class(base) == "user" for item in vars(base).values())
@@ -118,12 +118,12 @@ _FIXED = ModuleType, FunctionType, BuiltinFunctionType, type
 
 
 def tensors_named_by(function: Callable[..., Any]) -> list[torch.Tensor]:
-    """Return the tensors that a function reaches by names, besides parameters and buffers of modules; each once."""
+    """Return the tensors that a function reads by name, besides parameters and buffers of modules; each once."""
     return Bindings(function).tensors()
 
 
 def _reads(edges: Sequence[Edge]) -> list[tuple[Callable[[], Values], Values]]:
-    """Return functions that read values, and the values of now: one function for all names that are looked up in a dict."""
+    """Return pairs of a function that reads values and the present values; all names in the same dict share a function."""
     reads, scopes = [], dict[int, tuple[Scope, dict[str, Any]]]()
     for edge in edges:
         if edge.scope is not None:

@@ -46,7 +46,7 @@ def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__"))
 
 
 def module_of(kind: type) -> str:
-    """Return the name of the module of a class; "" where the class has another attribute of this name, as Cython's has."""
+    """Return the name of the module of a class; "" if `__module__` is not a string, as in classes of Cython."""
     name = kind.__module__
     return name if isinstance(name, str) else ""
 
@@ -56,7 +56,7 @@ def _bases(kind: type) -> list[type]:
 
 
 def _functions_of(method: Any) -> list[FunctionType]:
-    """Return the Python functions of what a class defines under a name: of a method, a property or a class method."""
+    """Return the Python functions of an attribute of a class: of a method, a property or a class method."""
     for attribute in ("fget", "__func__", "func"):
         method = getattr(method, attribute, method) if isinstance(method, _WRAPPERS) else method
     return plain_functions(method) if isinstance(method, FUNCTIONS) else []
@@ -97,9 +97,9 @@ def functions_of_class(kind: type) -> list[FunctionType]:
 
 
 def where_assigned(name: str, functions: Iterable[FunctionType]) -> str:
-    """Return the line where functions assign a name or an element of a dict, in parentheses behind a blank; "" if none does."""
+    """Return the line where functions assign a name or an element of a dict, in parentheses after a space; "" if none does."""
     for code in (code for function in functions for code in _codes(function.__code__) if name):
-        if code.co_filename == "<string>":  # that dataclass or namedtuple generated
+        if code.co_filename == "<string>":  # code that dataclass or namedtuple generated
             continue
         if (line := _line_of(name, code)) is not None:
             return f" ({short_path(code.co_filename)}:{line} in {code.co_qualname})"

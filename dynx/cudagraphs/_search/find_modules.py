@@ -1,4 +1,4 @@
-"""Find the nn.Modules that a function uses, and those that hold given parameters."""
+"""Find the nn.Modules that a function uses, and the nn.Modules that own certain parameters."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def unset_closure_variables(function: Callable[..., Any]) -> list[str]:
 
 
 def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
-    """Find nn.Modules that together own these parameters, among all modules that are alive in this process.
+    """Return nn.Modules that together own these parameters, out of all modules that are alive in this process.
 
-    Modules that hold most of them are preferred, and of these the largest: layers without parameters matter too.
+    Modules that own most of them are preferred, and among these the module with most submodules: layers without parameters
+    matter too.
     """
     missing = {id(param) for param in params}
     if not missing:
@@ -46,7 +47,7 @@ def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
             default=(None, set[int]()),
         )
         if module is None or not held & missing:
-            break  # the rest belongs to no module
+            break  # the remaining parameters belong to no module
         holding.append(module)
         missing -= held
     return holding

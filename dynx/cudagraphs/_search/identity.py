@@ -1,6 +1,6 @@
-"""Whether two values are the same for a recording: numbers, text and containers of them by value, others by identity.
+"""Compare values for a recording: numbers, text and containers of them by value, everything else by identity.
 
-A class is the same while its attributes and methods are.
+A class counts as the same while its attributes and methods are the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLAIN = frozenset((*_EXACT, *_NUMBERS))  # types whose objects are compared by v
 
 
 def identity_of(value: Any) -> Hashable:
-    """Return a key that differs for values that are not the same: type and value of numbers and text, else the id."""
+    """Return a key of a value: type and value of numbers, text and short containers of them; the id of everything else."""
     kind = type(value)
     if kind in _EXACT:
         return kind, value
@@ -40,12 +40,12 @@ def identity_of(value: Any) -> Hashable:
 
 
 def are_identical(objects: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether two sequences hold the same objects in the same places."""
+    """Return whether two sequences hold the same objects at the same indices."""
     return len(objects) == len(others) and all(map(is_, objects, others))
 
 
 def are_same(values: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether values in the same places are the same. Methods of users' classes are not called."""
+    """Return whether values at the same indices are the same objects, numbers or text. Calls no methods of users' classes."""
     # without `are_identical`: this runs in each call, for each name
     return len(values) == len(others) and (all(map(is_, values, others)) or all(map(_is_same, values, others)))
 
@@ -96,7 +96,7 @@ def class_dicts(objects: Iterable[object]) -> list[dict[str, Any]]:
 
 
 def class_key(kind: type) -> tuple[tuple[str, Hashable], ...]:
-    """Return names and identities of what a class defines, without what Python itself adds when it is asked for."""
+    """Return names and identities of the attributes of a class, without special names that Python may add later."""
     return tuple((name, identity_of(value)) for name, value in tuple(vars(kind).items()) if _is_defined(name, value))
 
 

@@ -14,7 +14,7 @@ Optimizers = Sequence[torch.optim.Optimizer]
 
 
 def groups_of(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the groups of all optimizers, each once: a wrapper may have those of the optimizer in it."""
+    """Return the groups of all optimizers, each once: a wrapper may share those of the optimizer that it wraps."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
     return list({id(group): group for group in groups}.values())
 
@@ -25,7 +25,7 @@ def states_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
 
 
 def states_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the state of each parameter, and other dicts among their states."""
+    """Return the state dict of each parameter, and other dicts in the `state` of the optimizers."""
     return [state for states in states_of(optimizers) for state in states.values() if isinstance(state, dict)]
 
 
@@ -36,7 +36,7 @@ def dicts_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
 
 
 def containers_of(optimizers: Optimizers) -> list[Any]:
-    """Return these dicts, and the lists, dicts and other containers in them."""
+    """Return the dicts of `dicts_of`, and the dicts, lists and deques nested in them."""
     found, pending = dict[int, Any](), list[Any](dicts_of(optimizers))
     while pending:
         container = pending.pop()
@@ -48,7 +48,7 @@ def containers_of(optimizers: Optimizers) -> list[Any]:
 
 
 def nested_containers(optimizers: Optimizers) -> list[Any]:
-    """Return the lists and dicts in groups and states, of which nobody is notified when they change."""
+    """Return the dicts, lists and deques nested in groups and states, which are not watched for changes."""
     own = {*map(id, dicts_of(optimizers)), *(id(group["params"]) for group in groups_of(optimizers))}
     return [container for container in containers_of(optimizers) if id(container) not in own]
 
@@ -72,6 +72,6 @@ def defaults_of(optimizers: Optimizers) -> list[dict[str, Any]]:
 
 
 def tensors_in_state(optimizers: Optimizers, params: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the tensors in the state of these parameters; Adagrad has them before its first step."""
+    """Return the tensors in the state of these parameters; Adagrad creates them before its first step."""
     states = [state for states in states_of(optimizers) for param in params if isinstance(state := states.get(param), dict)]
     return [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]

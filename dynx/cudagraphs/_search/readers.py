@@ -47,7 +47,7 @@ _VIEWS: tuple[type, ...] = type({}.keys()), type({}.values()), type({}.items()),
 
 
 def content_reader(container: Any) -> Callable[[], Values]:
-    """Return a function that reads the length of a container and all elements; of a dict also the keys."""
+    """Return a function that reads the length of a container and all its elements, for a dict also the keys."""
     if isinstance(container, dict):
         return lambda: (len(container), *container, *container.values())
     return lambda: (len(container), *container)
@@ -86,9 +86,9 @@ def slot(descriptor: Any, owner: Any) -> Values:
 
 
 def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool] | None:
-    """Return a predicate that is true while in none of these dicts is one of the names given with it; None without names.
+    """Return a predicate that is true while no dict in `absent` has one of the names paired with it; None without names.
 
-    A dict keeps the order in which names were added: as long as its length and last name are the same, none was added.
+    A dict keeps the order in which names were added: while its length and its last name are the same, no name was added.
     """
     absent = [(scope, names) for scope, names in absent if names]
     if not absent:
@@ -131,7 +131,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 def hooks_of(module: nn.Module) -> list[Any]:
-    """Return the functions that run before and after `forward` of a module."""
+    """Return the forward and backward hooks and pre-hooks of a module."""
     return [hook for name in _HOOKS for hook in vars(module).get(name, {}).values()]
 
 
@@ -146,7 +146,7 @@ def value_of_thread(owner: threading.local, name: str) -> Values:
 
 
 def parts_behind(value: Any) -> Values:
-    """Return the objects that an object of Python stands for: of a method of C, a view of a dict, a generator."""
+    """Return the objects inside a built-in method, partialmethod, dict view, generic alias, memoryview or generator."""
     kind = type(value)
     if kind in (BuiltinFunctionType, MethodWrapperType):
         return () if isinstance(value.__self__, (ModuleType, type, type(None))) else (value.__self__,)
@@ -164,7 +164,7 @@ def parts_behind(value: Any) -> Values:
 
 
 def names_read_by(value: Any) -> set[str]:
-    """Return the names that an object of the module `operator` looks up."""
+    """Return the names that an `attrgetter`, `itemgetter` or `methodcaller` looks up."""
     if type(value) not in (attrgetter, itemgetter, methodcaller):
         return set()
     texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
@@ -172,12 +172,12 @@ def names_read_by(value: Any) -> set[str]:
 
 
 def is_mutable(kind: type) -> bool:
-    """Return whether attributes of a class can be assigned: not those of classes of C code."""
+    """Return whether attributes of a class can be assigned; False for static types of C code."""
     return bool(kind.__flags__ & _HEAP_TYPE)
 
 
 def is_of_library(value: Any) -> bool:
-    """Return whether a value is a module, and not one of the user's."""
+    """Return whether a value is a Python module that is not the user's."""
     return issubclass(type(value), ModuleType) and owner_of_module(value) != "user"
 
 

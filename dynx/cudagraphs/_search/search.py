@@ -1,12 +1,12 @@
 """Find what a function uses by the names in its code: modules, tensors, and the Python values that it reads.
 
-The search goes through variables, attributes of objects and of classes, lists and dicts. The user's functions and methods that
-the function uses are searched in the same way. Of modules and objects of libraries, such as the models of transformers, what
-the code of their classes names is searched: a model's `config`, or the tensors in a cache of keys and values, which `update`
-assigns. Of torch's optimizers, schedulers and gradient scalers, whose code is not searched, all attributes are followed; a
-library that an optimizer comes from is searched like the user's code. Names that have no value yet are noted: one that gets
-a value later may hide another. Not followed: names that are computed, as by `getattr(owner, name)` with a variable, functions
-of other libraries, and objects in containers of more than a hundred elements.
+The search follows variables, attributes of objects and classes, lists and dicts. The user's functions and methods that the
+function uses are searched in the same way. In modules and objects of libraries, such as the models of transformers, the search
+follows what the code of their classes names: a model's `config`, or the tensors that `update` assigns in a key-value cache. In
+torch's optimizers, schedulers and gradient scalers, whose code is not searched, it follows all attributes. The library that
+defines an optimizer is searched like the user's code. Names without a value are recorded: a name that gets a value later may
+hide another. Not followed: names that are computed, as by `getattr(owner, name)` with a variable, functions of other libraries,
+and in containers of more than a hundred elements everything but modules and tensors.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Edge(NamedTuple):
     """A reference from an object to values, which the search followed."""
 
     owner: int  # id of the object
-    name: str  # of the attribute or variable; of all elements of a container ""
+    name: str  # of the attribute or variable; "" for a closure variable or the elements of a container
     values: Values
-    read: Callable[[], Values] | None = None  # reads the values again; None where they cannot change
+    read: Callable[[], Values] | None = None  # reads the values again; None if they cannot change
     scope: Scope | None = None  # in which the name has the value, if it is looked up in a dict
     kind: str = ""  # name of the owner's class
 
@@ -94,12 +94,13 @@ class Search:
 
     Args:
         function: Where the search begins.
-        skipped: Names that are not followed: each the id of a dict and a name.
+        skipped: Names that are not followed, as pairs (id of a dict, name).
 
     Attributes:
         modules: The modules that were found, without submodules of these.
-        edges: The references to values that the function reads, and those that lead to modules; not those of modules.
-        absent: By id of a dict or class, its attributes, and names that are not in it, though the code may look them up.
+        edges: The references to values that the function reads, and those that lead to modules or to such values; without
+            attributes of modules.
+        absent: By id of a dict or class: its attributes, and the names that the code may look up but that are not in it.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
         optimizers: The optimizers among them.
@@ -129,7 +130,7 @@ class Search:
             self.absent: dict[int, tuple[Scope, set[str]]] = {}
             self._hooked = set[int]()  # modules whose hooks were found
             self._kinds = dict[int, type]()  # classes of objects
-            self._visited: dict[int, Any] = {}  # held, so that no other object gets the address of one
+            self._visited: dict[int, Any] = {}  # held, so that no other object gets the id of a visited one
             self._queue = deque([function])
             while self._queue and len(self._visited) < _MAX_OBJECTS:
                 self._visit(self._queue.popleft())
@@ -143,11 +144,11 @@ class Search:
         self.edges = [edge for edge in self._edges if id(edge) in is_read or any(id(value) in leading for value in edge.values)]
 
     def _is_checked(self, edge: Edge) -> bool:
-        """Return whether a recording depends on the values. Attributes of modules are checked in another way."""
+        """Return whether a recording depends on the values of an edge. Attributes of modules are checked separately."""
         owner = self._visited.get(edge.owner, self._kinds.get(edge.owner))
         if _has_own_check(owner):
             return False
-        if _is_class(owner) and owner_of_class(owner) != "user":  # a library's: its methods stay
+        if _is_class(owner) and owner_of_class(owner) != "user":  # a class of a library, whose methods do not change
             return any(map(self._is_read, edge.values))
         return not all(is_module(value) or is_of_library(value) for value in edge.values)
 
@@ -228,7 +229,7 @@ class Search:
                 self._follow_constant(function, value)
         for inner in plain_functions(function):
             if owner_of_file(inner.__code__.co_filename).kind == "torch":
-                continue  # a method of torch that was passed, or that decorates one: its names would be found everywhere
+                continue  # a function of torch that was passed, or is a decorator: its names would match everywhere
             names = names_in(inner.__code__)
             self.names |= names.attributes | names.texts | names.set_attributes
             self.assigned |= names.set_attributes
@@ -261,7 +262,7 @@ class Search:
         if issubclass(type(value), torch.optim.Optimizer):
             self.optimizers.append(value)
             self._libraries |= _libraries_of(type(value))
-            if self._is_step:  # the rest is compared by itself
+            if self._is_step:  # groups and state are compared separately
                 names -= _OF_OPTIMIZERS
                 self._queue += objects_in([value])
         if attributes is not None and module_of(type(value)).startswith(_STATEFUL):
@@ -284,7 +285,7 @@ class Search:
                 self._follow(value, slot.__name__, partial(slot_value, slot, value))
 
     def _names_in_class(self, kind: type) -> frozenset[str]:
-        """Return the names in the methods of an object's class that any code so far names."""
+        """Return the names in those methods of a class that the code searched so far names."""
         if kind not in self._names_of:
             is_searched = module_of(kind).partition(".")[0] not in _NOT_SEARCHED
             self._names_of[kind] = names_of_class(kind, self.names | self._names_of_objects) if is_searched else frozenset()
@@ -298,7 +299,7 @@ class Search:
         return self._slots[id(kind)]
 
     def _visit_class_of(self, value: Any) -> None:
-        """Search the class of an object, without the methods that make objects."""
+        """Search the class of an object, without the methods that create objects."""
         kind = type(value)
         if not is_module(value):  # the classes of modules are in the key
             self._edges.append(Edge(id(value), "", (kind,)))
@@ -326,7 +327,7 @@ class Search:
                     self._queue += functions_behind(attributes[name])
 
     def _visit_contents(self) -> None:
-        """Search the containers and objects in attributes of modules, which the code of their classes names."""
+        """Search the containers and objects in those attributes of modules that the code of their classes names."""
         modules = [module for outer in self.modules for module in outer.modules()]
         named = {kind: names_of_class(kind) for kind in set(map(type, modules)) if not module_of(kind).startswith("torch.")}
         self.names = self.names.union(*named.values())
@@ -346,18 +347,18 @@ class Search:
         self._visited |= visited
 
     def _is_followed(self, function: FunctionType) -> bool:
-        """Return whether the code of a function is searched: it is the user's or of the same file, not of a library."""
+        """Return whether the code of a function is searched: the user's, of the same file, or of an optimizer's library."""
         owner, library = owner_of_file(function.__code__.co_filename)
         is_same_file = owner not in ("torch", "dynx") and any(function.__globals__ is scope for scope in self._scopes)
         return is_same_file or owner == "user" or library in self._libraries
 
 
-_LONG, _LONGEST = 100, 10_000  # up to this many elements of a container all are followed; up to this many, modules are
+_LONG, _LONGEST = 100, 10_000  # elements up to which a container is followed: completely, only its modules and tensors
 _MAX_OBJECTS = 2_000
-_NOT_SEARCHED = {"torch", "dynx", *sys.stdlib_module_names}  # packages whose objects keep what is theirs
-_OPAQUE = {"triton"}  # packages whose objects change without changing what they do: an autotuner keeps the best configurations
+_NOT_SEARCHED = {"torch", "dynx", *sys.stdlib_module_names}  # packages whose classes are not searched for names
+_OPAQUE = {"triton"}  # packages whose objects change without effect on results: an autotuner keeps the best configurations
 _STATEFUL = "torch.optim.", "torch.amp."  # modules of torch with objects whose numbers change
-_OF_OPTIMIZERS = frozenset(vars(torch.optim.Optimizer([torch.zeros(1)], {}))) | {  # read by themselves, or set by torch
+_OF_OPTIMIZERS = frozenset(vars(torch.optim.Optimizer([torch.zeros(1)], {}))) | {  # compared separately, or set by torch
     *("_opt_called", "grad_scale", "found_inf", "_step_supports_amp_scaling", "_need_device_dtype_check_for_fused")
 }
 _IMPLICIT_NAMES = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # called without being named
@@ -372,7 +373,7 @@ _KEPT_BY_LIBRARIES = {  # attributes that hold what an object contains, or how f
     "contextlib": frozenset(("enter_result",)),
     "torch.utils.data.dataloader": frozenset(("_num_yielded",)),
 }
-_MAKING = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__"))  # objects and classes
+_MAKING = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__"))  # create objects, classes
 _LEAVES = frozenset((type(None), bool, int, float, str, bytes, torch.dtype, torch.device))
 _NO_OBJECTS = nn.Module, type, ModuleType, ref, *FUNCTIONS, *OF_C
 _CONTAINERS = list, tuple, deque, dict, set, frozenset
@@ -399,7 +400,7 @@ def functions_behind(value: Any) -> list[Any]:
 
 
 def _methods_of_python(attributes: Scope) -> Set[str]:
-    """Return the names of methods that Python calls without their names, such as `__enter__` and `__mul__`."""
+    """Return the names of special methods, such as `__enter__`, which Python calls without code that names them."""
     return {name for name, value in attributes.items() if name.startswith("__") and functions_behind(value)}
 
 
@@ -418,7 +419,7 @@ def _common(scope: Scope, names: Set[str]) -> list[str]:
 
 
 def _has_own_check(owner: Any) -> bool:
-    """Return whether the attributes of an object are checked in another way, or never change: modules, files of libraries."""
+    """Return whether attributes are checked separately (of nn.Modules), or never change (of Python modules of libraries)."""
     return is_of_library(owner) or is_module(owner) or (_is_class(owner) and issubclass(owner, nn.Module))
 
 

@@ -1,7 +1,7 @@
-"""What a function assigns while it is captured, in attributes and containers: named, and undone.
+"""Detect, name and undo what a function assigns to attributes and containers while it is captured.
 
-The tensors that a capture makes have no values until a replay, and Python code does not run in replays: what a replay would
-not do again is refused, and a capture that is thrown away leaves nothing behind.
+Python code does not run in replays, and tensors that a capture creates have no values until a replay. So a function that
+assigns something which a replay would not assign again is refused, and the assignments of a discarded capture are undone.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch.utils._pytree import tree_leaves
 from dynx._reading.variables import Variable
 from dynx.cudagraphs._search.identity import holds_tensors, identity_of, tensors_in
 
-_MISSING = type("_Missing", (), {})  # a class: not an object that a capture may leave
+_MISSING = type("_Missing", (), {})  # stands for an absent key; a class, in which `holds_tensors` finds none
 _LISTS = list, deque
 
 
 class Place(NamedTuple):
-    """An object or container in which a function may assign.
+    """The attributes of an object, or the elements of a container, to which a function may assign.
 
     Attributes:
-        values: The dict of its attributes, or the container.
-        text: What it is called; "" to call it by the names of attributes.
-        keeps_objects: Whether tensors and other objects that a capture assigns stay, in the memory that replays write to.
-        is_shared: Whether other threads may change numbers in it meanwhile.
+        values: The dict of the object's attributes, or the container.
+        text: Its name in messages; "" for the names of the attributes.
+        keeps_objects: Whether tensors, or objects with tensors, that a capture assigns may stay: replays write to their memory.
+        is_shared: Whether other threads may assign to it during the capture.
     """
 
     values: Any
@@ -39,7 +39,10 @@ class Place(NamedTuple):
 
 
 def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | None:
-    """Return the place where an object has its attributes or elements; None for sets, tuples, and other recorded functions."""
+    """Return the attributes of an object, or the elements of a dict, list or deque, as a Place.
+
+    Returns None for objects of dynx, and for objects without a `__dict__`, such as sets and tuples.
+    """
     kind = type(owner)
     if str(kind.__module__).startswith("dynx."):
         return None
@@ -53,12 +56,12 @@ def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | Non
 
 
 class Assignments:
-    """Remembers what is in places, to compare it after a capture.
+    """A snapshot of attributes, containers and variables, with which their state after a capture is compared.
 
     Args:
-        places: The places.
+        places: The attributes and containers that are copied.
         variables: Globals, closure variables and attributes of classes that the function's code may assign.
-        names: Names of attributes that it assigns.
+        names: Names of attributes that the code assigns.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Assignments:
         self._names, self._read = set(names), _ReadMemory()
 
     def and_of(self, others: Iterable[Assignments]) -> Assignments:
-        """Add what others remember, each place once; return these assignments."""
+        """Add the snapshots of `others`, except of attributes and containers that this one has; return this one."""
         known = {id(place.values) for place, _ in self._before}
         for other in others:
             self._before += [each for each in other._before if id(each[0].values) not in known]
@@ -78,11 +81,11 @@ class Assignments:
         return self
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Return the context in which the function runs: it notes which memory operators read."""
+        """Return the context manager in which the function runs, which records what memory operators read."""
         return self._read
 
     def settle(self) -> str:
-        """Return the names of what was assigned and a replay would not assign again, after undoing all; "" if there is none."""
+        """Return the names of what the function assigned and a replay would not; "" if there is none, else undo everything."""
         names = [name for place, before in self._before for name in self._refused(place, before)]
         for variable, before in self._variables:
             change = _Change(variable.path, before, variable.get())
@@ -94,7 +97,7 @@ class Assignments:
         return ", ".join(dict.fromkeys(names))
 
     def undo(self) -> None:
-        """Undo all assignments, besides those that another thread may have made."""
+        """Undo all assignments, except those that another thread may have made."""
         for place, before in self._before:
             if any(self._is_own(place, before, change) for change in _changes(place.values, before)):
                 _assign(place.values, before)
@@ -103,7 +106,7 @@ class Assignments:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what is remembered, which the function that was captured would keep alive."""
+        """Drop the snapshot, which the captured function would keep alive."""
         self._before, self._variables, self._read = [], [], _ReadMemory()
 
     def _refused(self, place: Place, before: Any) -> Iterator[str]:
@@ -119,7 +122,7 @@ class Assignments:
         return any(map(self._read.has, tensors_in(value)))
 
     def _is_own(self, place: Place, before: Any, change: _Change) -> bool:
-        """Return whether the function has made a change, and no other thread."""
+        """Return whether the function made a change, not another thread."""
         if not place.is_shared:
             return True
         if holds_tensors(change.new):
@@ -141,7 +144,7 @@ def _is_change(change: _Change) -> bool:
 
 
 def _changes(now: Any, before: Any) -> Iterator[_Change]:
-    """Yield what a dict or list has that differs from what it had before."""
+    """Yield the items of a dict or list that were added, removed or replaced since `before`."""
     then, later = _by_key(before), _by_key(now)
     for key in {**then, **later}:
         change = _Change(key, then.get(key, _MISSING), later.get(key, _MISSING))
@@ -163,7 +166,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 class _ReadMemory(TorchDispatchMode):
-    """Notes the memory of the arguments of operators."""
+    """A mode that records the memory of the arguments of operators."""
 
     supports_higher_order_operators = True
 
@@ -180,7 +183,7 @@ class _ReadMemory(TorchDispatchMode):
         return operator(*args, **(kwargs or {}))
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Return whether an operator has read memory of a tensor."""
+        """Return whether an operator got the memory of a tensor as an argument."""
         return _has_memory(tensor) and _address(tensor) in self._addresses
 
 

@@ -1,4 +1,4 @@
-"""What is compared in each call before a recording is replayed: most of it in two calls of torch, to save host time."""
+"""Compare in each call, before a replay, what the recording depends on: most of it in two calls of torch, to save time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _are_at = address_check()
 
 
 class Compared(NamedTuple):
-    """What has to be as it was when a recording was made.
+    """Values that must not change after a recording was made.
 
     Attributes:
-        dicts: Dicts of which nothing may change.
-        tensors: Tensors whose addresses may not change; those without one are left out.
-        objects: Objects that have to keep their classes.
-        functions: Functions that have to keep their code.
-        lists: Lists that have to hold the same objects.
+        dicts: Dicts that must not change at all.
+        tensors: Tensors whose addresses must not change; those without an address are not compared.
+        objects: Objects whose classes must not change.
+        functions: Functions whose code must not change.
+        lists: Lists that must contain the same objects.
         others: Predicates for everything else.
     """
 
@@ -41,7 +41,7 @@ class Compared(NamedTuple):
 
 
 def predicate_of(parts: Sequence[Compared], device_type: str) -> Predicate:
-    """Return a fast predicate that is true while all of this is unchanged, and the settings of torch on which calls depend."""
+    """Return a fast predicate that is true while `parts`, and the settings of torch that calls depend on, are unchanged."""
     is_unchanged = unchanged(_each_once(part.dicts for part in parts))
     tensors = list(filter(has_address, _each_once(part.tensors for part in parts)))
     addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
@@ -73,12 +73,12 @@ def _same(parts: Sequence[Compared], device_type: str) -> Predicate:
     if modes:
         return is_equal
     is_as_before = sameness_check(objects, functions, lists)
-    # torch compares more settings than a call depends on, grad mode for example
+    # torch's check fails for settings that a call does not depend on too, such as grad mode: `is_equal` decides then
     return lambda: (is_as_before() and not count_dispatch_modes()) or is_equal()
 
 
 def all_of(checks: Sequence[Predicate]) -> Predicate:
-    """Return a predicate that is true while all of one or more predicates are, without a loop: it runs in each call."""
+    """Return a predicate that is true while all of one or more predicates are true. It has no loop, to be fast in each call."""
     if len(checks) == 1:
         return checks[0]
     first, second, *others = checks

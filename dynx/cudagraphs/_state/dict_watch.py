@@ -1,9 +1,9 @@
 """Detect changes of dicts with the fastest method that this version of Python supports.
 
-CPython 3.12 and later have `PyDict_AddWatcher` and `PyDict_Watch`: a dict calls its watchers before each change (not where
-a key gets the value that it has), so that a check costs nothing however many dicts there are. Earlier versions have dict
-versions, which torch compares. CPython 3.13.0 does not call watchers for attributes: where neither works, values are
-compared.
+CPython 3.12 and later have `PyDict_AddWatcher` and `PyDict_Watch`: a dict calls its watchers before each change (except if a
+key is assigned the value that it has), so that the cost of a check does not depend on the number of dicts. Earlier versions
+have dict versions, which torch compares. CPython 3.13.0 does not call watchers for attribute assignments: where neither method
+works, values are compared.
 """
 
 from __future__ import annotations
@@ -69,9 +69,8 @@ class _Flag:
         self.is_changed = False
 
 
-_flags: dict[
-    int, dict[int, ref[_Flag]]
-] = {}  # by the addresses of dict and flag; a dict calls its watchers when it is freed too
+# by the ids of a dict and a flag; a dict that is freed calls its watchers too
+_flags: dict[int, dict[int, ref[_Flag]]] = {}
 
 
 @cache

@@ -32,7 +32,7 @@ from dynx.cudagraphs._state.process_state import modes_of_program, process_key
 
 
 class State(Protocol):
-    """The state that a recording is made for and depends on, besides the layout of its arguments."""
+    """The state that a recording depends on, besides the layout of its arguments."""
 
     def key(self) -> Key:
         """Return a hashable key of the state; equal states have equal keys."""
@@ -47,15 +47,15 @@ class State(Protocol):
         """Return a text for messages that names what differs between two keys."""
 
     def assignments(self) -> Assignments:
-        """Return what the function may assign, as it is now."""
+        """Return a snapshot of what the function may assign."""
         return Assignments(())
 
     def begin_capture(self) -> None:
-        """Note what is not checked, before a capture."""
+        """Record the values that are not checked, before a capture."""
         return
 
     def end_capture(self) -> bool:
-        """Check from now on what the capture did not assign; return whether this is more than before."""
+        """Start to check the unchecked values that the capture did not assign; return whether there are any."""
         return False
 
     def changed_by_call(self, before: Key) -> str:
@@ -102,16 +102,16 @@ class ModuleKey(NamedTuple):
     attributes: tuple[Attributes, ...]  # by dictionary
     kinds: tuple[int, ...]  # ids of the classes of the modules
     classes: tuple[Attributes, ...]
-    hooks: tuple[Attributes, ...]  # of all modules
+    hooks: tuple[Attributes, ...]  # global ones, which run for all modules
     layouts: tuple[Hashable, ...]  # of parameters, buffers and other tensors
-    needs_gradient: tuple[bool, ...]  # of these tensors, where the code reads it or gradients are computed
+    needs_gradient: tuple[bool, ...]  # of these tensors; empty unless the code reads it or gradients are computed
     process: Hashable
     bindings: tuple[tuple[Hashable, ...], ...]  # the values of names that the function reads
     codes: tuple[int, ...]  # ids of the code of its functions
 
 
 class Used:
-    """What a function uses at a time: the modules, their attributes and tensors, and the values of names."""
+    """What a function uses at present: modules, their attributes and tensors, and values that it reads by name."""
 
     def __init__(self, bindings: Bindings, others: Sequence[nn.Module]) -> None:
         self.bindings, self.outer = bindings, [*bindings.modules, *others]
@@ -121,7 +121,7 @@ class Used:
         self.dicts = [attributes for _, attributes in self.owned]
 
     def attributes(self) -> list[dict[str, Any]]:
-        """Return the names and values of the attributes of modules that are checked, by dictionary."""
+        """Return the dicts of the modules' attributes, without attributes that are not checked."""
         skipped = self.bindings.skipped
         if not skipped:
             return self.dicts
@@ -134,7 +134,10 @@ class Used:
         return list({id(tensor): tensor for tensor in tensors}.values())
 
     def tensors_of_program(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return these without parameters and statistics of torch's own layers: there are many, and nobody transposes them."""
+        """Return the tensors whose layouts are compared: not parameters and running statistics of torch's own layers.
+
+        These are many, and programs do not transpose them.
+        """
         layers = [module for module in self.modules if type(module).__module__.startswith("torch.")]
         own = {id(param) for layer in layers for param in layer._parameters.values()}
         own |= {id(buffer) for layer in layers if "running_mean" in layer._buffers for buffer in layer._buffers.values()}
@@ -145,7 +148,8 @@ class Used:
 class ModuleState(State):
     """The state of the modules that a function uses, of their classes, of names that it reads, and of settings of torch.
 
-    Of modules: attributes and what containers and objects in them hold, addresses of tensors, submodules, hooks.
+    The state of a module is its attributes and the contents of containers and objects in them, addresses of tensors,
+    submodules and hooks.
 
     Args:
         function: The function that uses the modules.
@@ -156,7 +160,7 @@ class ModuleState(State):
     def __init__(self, function: Callable[..., Any], device_type: str, others: Sequence[nn.Module] = ()) -> None:
         self._function, self._device_type = function, device_type
         self._others = [ref(module) for module in others]
-        self._skipped: set[Hashable] = set()  # places whose values are not checked: ids of their dicts or owners, and names
+        self._skipped: set[Hashable] = set()  # locations that are not checked; see `Bindings`
 
     def _used(self) -> Used:
         others = [reference() for reference in self._others]
@@ -236,7 +240,7 @@ class ModuleState(State):
         return [*map(Place, used.dicts), *objects]
 
 
-_TEXTS = {  # in the order in which they are named
+_TEXTS = {  # of the fields of ModuleKey, in the order in which they are compared
     "kinds": "the class of a module",
     "classes": "an attribute or method of a class",
     "hooks": "a hook of all modules",
@@ -267,7 +271,7 @@ class PatchedParamsState(ModuleState):
         return _without(super().held(), patched)
 
     def _tensors(self, used: Used) -> list[torch.Tensor]:
-        """Return the tensors whose addresses are checked, as in other states but without those that are patched."""
+        """Return the tensors whose addresses are checked: all except parameters and buffers, which are patched."""
         patched = {id(tensor) for tensor in tensors_of(used.outer)}
         return [tensor for tensor in used.tensors() if id(tensor) not in patched]
 
@@ -303,9 +307,9 @@ def changes_of(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
 class Change(NamedTuple):
     """A difference between two keys."""
 
-    place: Hashable
+    place: Hashable  # the location, as in `Bindings.skipped`; None if it is not known
     text: str
-    is_kept: bool  # whether a tensor was assigned there, or something that holds tensors
+    is_kept: bool  # whether the new value is a tensor, or holds tensors
 
 
 def _changed_attributes(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
@@ -331,7 +335,7 @@ def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Chan
 
 
 def _text_of(used: Used, edge: Edge) -> str:
-    """Return what an edge is called, where a function assigns it, and for elements of a container, which one it is."""
+    """Return the name of an edge, with the line that assigns it or, for an element, the variable that holds its container."""
     if edge.name:
         return f"{edge}{where_assigned(edge.name, used.bindings.functions)}"
     leading = (other for other in used.bindings.edges if other.name and any(id(value) == edge.owner for value in other.values))

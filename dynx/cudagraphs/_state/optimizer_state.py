@@ -24,9 +24,9 @@ from dynx.cudagraphs._state.comparison import Compared
 
 
 def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
-    """Return options of the groups and numbers in the state, by name.
+    """Return options and defaults, numbers in the state, and attributes of parameters, each with its name for messages.
 
-    A tensor is represented by its address, since its value may change in place.
+    A tensor is represented by its address and layout, since its value may change in place.
     """
     options: list[tuple[str, Hashable]] = [
         (f"{name} of group {number}", tuple(map(id, value)) if name == "params" else _hashable(value))
@@ -60,12 +60,12 @@ def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
 
 
 def step_of(optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
-    """Return the function that an optimizer has as its own `step`, as a scheduler sets one, and that of its class."""
+    """Return the `step` in the attributes of an optimizer, where schedulers set it (None if unset), and that of its class."""
     return vars(optimizer).get("step"), type(optimizer).step
 
 
 def layouts_of(optimizers: Optimizers) -> Hashable:
-    """Return the addresses of the tensors in the state, which dicts hold them, and which functions step."""
+    """Return the addresses and layouts of tensors in the state, and the ids of the state dicts and `step` functions."""
     states = states_of(optimizers)
     values = (value for state in (*states, *states_of_params(optimizers)) for value in state.values())
     steps = (id(step) for optimizer in optimizers for step in step_of(optimizer))
@@ -73,7 +73,7 @@ def layouts_of(optimizers: Optimizers) -> Hashable:
 
 
 def compared(optimizers: Optimizers) -> Compared:
-    """Return what a predicate compares: groups, state and steps of the optimizers, and that steps have no hooks."""
+    """Return what is compared in each call: groups, state and `step` of the optimizers, and that steps have no hooks."""
     held = [*(optimizer.param_groups for optimizer in optimizers), *(group["params"] for group in groups_of(optimizers))]
     nested = [(container, _hashable(container)) for container in nested_containers(optimizers)]
     checks = [_has_its_own(optimizer) for optimizer in optimizers]
@@ -91,14 +91,14 @@ def compared(optimizers: Optimizers) -> Compared:
 
 
 def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
-    """Return a predicate that is true while an optimizer has its state, its list of groups, and its own `step` or none."""
+    """Return a predicate that is true while `state`, `param_groups` and the own `step` of an optimizer are the same."""
     state, groups, own = optimizer.state, optimizer.param_groups, vars(optimizer).get
     values, members, step = list(state.values()), list(groups), own("step")
 
     def has() -> bool:
         now, now_groups = optimizer.state, optimizer.param_groups
         return (
-            (now is state or are_identical([*now.values()], values))  # a wrapper may make it anew
+            (now is state or are_identical([*now.values()], values))  # a wrapper may make a new dict of the same values
             and (now_groups is groups or are_identical(now_groups, members))
             and own("step") is step
         )
@@ -107,7 +107,7 @@ def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
 
 
 def _hashable(value: Any) -> Hashable:
-    """Return a number as text; a tensor as its address and layout, since its value may change in place."""
+    """Return a tensor as its address and layout, since its value may change in place; containers by element, else the text."""
     if isinstance(value, torch.Tensor):
         return layout_of(value)
     if isinstance(value, (list, tuple, set, deque)):

@@ -38,7 +38,7 @@ def tensors_of(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
     return list(dict.fromkeys(tensor for module in modules for tensor in (*module.parameters(), *module.buffers())))
 
 
-_FLAT = "_flat_weights", "_flat_weight_refs"  # that `nn.RNNBase` makes anew for other parameters
+_FLAT = "_flat_weights", "_flat_weight_refs"  # attributes that `nn.RNNBase` rebuilds for new parameters
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def replaced_in(modules: Sequence[nn.Module], replacements: Mapping[torch.Tensor
         yield
     finally:
         for d, name, tensor in replaced:
-            if d.get(name) is replacements[tensor]:  # otherwise the function has assigned another one
+            if d.get(name) is replacements[tensor]:  # otherwise the function has assigned another parameter
                 d[name] = tensor
         for attributes, name, value in before:
             attributes[name] = value

@@ -11,12 +11,12 @@ from dynx._torch.compilation.in_use import active_modes
 
 
 def process_key(device_type: str) -> Hashable:
-    """Return a key of the settings on which the operators and results of a call depend, besides grad mode, and of modes."""
+    """Return a key of the active modes and of the settings, except grad mode, that operators and results depend on."""
     return *settings_of(device_type), *map(id, modes_of_program())
 
 
 def settings_of(device_type: str) -> tuple[Hashable, ...]:
-    """Return these settings without modes, in less than a microsecond."""
+    """Return the settings of `process_key`, without modes, in less than a microsecond."""
     return (
         torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None,
         torch.get_default_dtype(),
@@ -27,5 +27,5 @@ def settings_of(device_type: str) -> tuple[Hashable, ...]:
 
 
 def modes_of_program() -> list[Any]:
-    """Return the modes that are active on this thread, without those with which dynx undoes a trial."""
+    """Return the modes that are active on this thread, without those of dynx."""
     return [mode for mode in active_modes() if not type(mode).__module__.startswith("dynx.")]

@@ -1,4 +1,4 @@
-"""The state that a training step changes itself: of the modules that it trains, and of what its optimizer consists of."""
+"""The state of the modules and the optimizer of a training step, parts of which the step itself changes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dynx.cudagraphs._state.module_state import ModuleKey, ModuleState, Used, ch
 class TrainedState(ModuleState):
     """The state of modules that a training step trains.
 
-    Attributes and elements to which each step assigns tensors, or objects that hold tensors, keep those of the capture, whose
-    memory replays overwrite. They are not checked. What only the first step assigned is checked like everything else.
+    Attributes and elements to which each step assigns tensors, or objects that hold tensors, are not checked. They keep the
+    tensors of the capture, whose memory replays overwrite. What only the first step assigned is checked like everything else.
     """
 
-    _before_capture: Mapping[Hashable, Any] = {}  # the values that are not checked, by place
+    _before_capture: Mapping[Hashable, Any] = {}  # the values that are not checked, by location
 
     def is_checked(self, value: Any) -> bool:
         """Return whether a value is a module whose state is checked."""
@@ -59,7 +59,7 @@ class TrainedState(ModuleState):
             self._skipped = skipped
 
     def changed_by_call(self, before: Key) -> str:
-        """Return a text that names a number, module or setting that a call changed; note where it assigned objects."""
+        """Return a text that names a number, module or setting that a call changed; stop checking where it assigned tensors."""
         old, new, used = ModuleKey(*before), ModuleKey(*self.key()), self._used()
         changed = list(changes_of(used, old, new))
         self._skipped |= {change.place for change in changed if change.is_kept}
@@ -69,7 +69,7 @@ class TrainedState(ModuleState):
 
 
 class StepState(TrainedState):
-    """What the `step` of an optimizer reads besides its groups and their state: its attributes, objects in them, names.
+    """The state that an optimizer's `step` reads besides groups and `state`: its attributes, objects in them, and names.
 
     Args:
         optimizer: The optimizer.
@@ -84,12 +84,12 @@ class StepState(TrainedState):
         return Used(Bindings(self._optimizer.step, self._skipped), [])
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
-        """Return the optimizer, and those in it."""
+        """Return the optimizer, and the optimizers that its `step` uses."""
         found = [self._optimizer, *self._used().bindings.optimizers]
         return list({id(optimizer): optimizer for optimizer in found}.values())
 
     def where_assigned(self, name: str) -> str:
-        """Return the line that assigns a name or the element of a dict, in parentheses behind a blank; "" if none does."""
+        """Return the line that assigns a name or the element of a dict, in parentheses after a space; "" if none does."""
         return where_assigned(name, self._used().bindings.functions)
 
     def _places(self, used: Used) -> list[Place | None]:

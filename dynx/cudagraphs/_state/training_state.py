@@ -31,15 +31,15 @@ class TrainingKey(NamedTuple):
 
 
 class TrainingState(State):
-    """The state of a training step: modules that the loss uses, parameters, what the optimizer consists of.
+    """The state of a training step: modules that the loss uses, parameters, optimizer and scaler.
 
     Args:
         loss_fn: The loss.
         params: All parameters that were passed to `train_step`.
-        optimizer: The optimizer, where this part of a step ends with its step.
+        optimizer: The optimizer; None if this part of an accumulated step does not call it.
         scaler: The gradient scaler.
         others: Modules that own parameters and that are not found from the code of the loss.
-        begins: Whether this part of a step is the first, so that gradients are reset.
+        begins: Whether this part of an accumulated step is the first, which resets gradients.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class TrainingState(State):
         old, optimizers = TrainingKey(*before), self._optimizers()
         states = (self._modules, old.modules), (self._step, old.step)
         changed = [state.changed_by_call(key) for state, key in states if state is not None]
-        changed.append(self._changed(old, self._params_key(), self._options(optimizers)))  # a first step makes new state
+        changed.append(self._changed(old, self._params_key(), self._options(optimizers)))  # a first step creates state
         return next(filter(None, changed), "")
 
     def _params_key(self) -> Hashable:
@@ -137,7 +137,7 @@ class TrainingState(State):
         if old.params != params:
             return "the address or requires_grad of a parameter"
         before = dict(old.options)
-        all_changed = {name: value for name, value in options if before.get(name, value) != value}  # a first step adds new ones
+        all_changed = {name: value for name, value in options if before.get(name, value) != value}  # a first step adds options
         if not all_changed:
             return ""
         changed, more = list(all_changed), ", ..." if len(all_changed) > 3 else ""

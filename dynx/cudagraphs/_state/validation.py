@@ -105,7 +105,7 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | N
 
     Args:
         optimizer: The optimizer.
-        named: The parameters that may get gradients; None for an optimizer inside of another one.
+        named: The parameters that may get gradients; None for an optimizer inside of another optimizer.
         scaler: The gradient scaler.
         accumulate: Calls over which gradients accumulate.
     """

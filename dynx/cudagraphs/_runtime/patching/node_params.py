@@ -19,7 +19,7 @@ from dynx.errors import CaptureFailed
 
 _MEMCPY_SOURCE, _MEMCPY_TARGET = 48, 136  # offsets of srcDevice and dstDevice in CUDA_MEMCPY3D
 _BUFFER_POINTER = 1  # CU_LAUNCH_PARAM_BUFFER_POINTER in `extra`, a list of pairs: the next entry is the address of the buffer
-_ALIGNMENT = 16  # bytes; kernels were chosen for memory of the allocator, which is aligned to more, and rely on at most this
+_ALIGNMENT = 16  # bytes; the allocator aligns to more, but kernels that were chosen for its memory rely on at most this
 
 
 def read_node_params(graph: torch.cuda.CUDAGraph) -> list[NodeParams]:
@@ -91,8 +91,8 @@ class InputPointers:
         nodes = graph_nodes(executable.graph.raw_cuda_graph())
         patched = dict.fromkeys([*(pointer.node for pointer in scan.pointers), *(stale.node for stale in scan.stale)])
         copies = {index: self._copy_params(nodes[index]) for index in patched}
-        self._cells: list[list[tuple[ctypes.c_uint64, int]]] = [[] for _ in range(inputs)]  # with the offset from the input
-        # for each input the functions that update its nodes; a node is updated once, however many of its inputs change
+        self._cells: list[list[tuple[ctypes.c_uint64, int]]] = [[] for _ in range(inputs)]  # with offset from the input's start
+        # for each input, the functions that update its nodes: a node is updated once, however many of its inputs change
         self._updates: list[dict[Callable[[], int], None]] = [{} for _ in range(inputs)]
         for stale in scan.stale:
             fields, update = copies[stale.node]
@@ -103,8 +103,8 @@ class InputPointers:
             cell = ctypes.c_uint64.from_address(fields[pointer.field] + pointer.offset)
             self._cells[pointer.tensor].append((cell, pointer.delta))
             self._updates[pointer.tensor][update] = None
-        self._current: list[int | None] = [None] * inputs  # addresses
-        self._aligned_inputs: dict[int, torch.Tensor] = {}  # copies of inputs whose alignment the kernels were not chosen for
+        self._current: list[int | None] = [None] * inputs  # addresses of the inputs that are set; None if unknown
+        self._aligned_inputs: dict[int, torch.Tensor] = {}  # copies of inputs that are not aligned to _ALIGNMENT
         executable.on_instantiate.append(partial(self._current.__setitem__, slice(None), self._current.copy()))
         self.set = self._make_single_setter() if inputs == 1 else self._set_all
 

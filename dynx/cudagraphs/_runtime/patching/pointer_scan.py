@@ -1,15 +1,16 @@
 """A scan of the node parameters of captured graphs for pointers to inputs, by comparing captures that differ only in addresses.
 
-A graph is captured with two sets of inputs, and again with each set. A word (8 aligned bytes) that is an address in the first
-set in the first capture, and the corresponding address of the second set in the second capture, is a pointer to an input; so is
-the end of an input, which kernels may count back from. The inputs of the two sets lie at other distances from each other, so
-that no word corresponds to two of them.
+A graph is captured with two sets of inputs at different addresses, and again with the same sets until each difference is
+explained. A word (8 aligned bytes) is a pointer to an input if it is an address in the input of the first set in the first
+capture, and the corresponding address of the second set in the second capture; the address of the end of an input counts too,
+since kernels may count back from it. The distances between inputs differ in the two sets, so no word corresponds to two inputs.
 Any other difference is explained if
 
-- both words point to memory of the captures themselves, or
+- both words are addresses of torch's allocator that differ by another distance than those of the inputs: memory of the captures
+  themselves, or
 - the word also differs between captures with the same inputs: padding between parameters, which is never initialized, or
-- the word is padding that holds earlier contents of the memory: any address in one capture and zeros in the other; an address
-  on the host, which no kernel reads; the lower half of an address, next to a number of four bytes.
+- the word is padding with earlier contents of the memory: an address in one capture and zeros in the other; an address on the
+  host in both, which no kernel reads; the lower half of an address, next to a number of four bytes.
 
 A graph with an unexplained difference is not patched.
 """
@@ -28,8 +29,8 @@ class NodeParams(NamedTuple):
     """The parameters of a node of a raw graph, byte for byte."""
 
     kind: Literal["kernel", "memcpy", "memset", "empty", "other"]
-    operation: tuple[object, ...]  # must be equal in all captures: kernel function and launch grid, or number of bytes
-    fields: tuple[tuple[int, bytes], ...] = ()  # kernel parameters, or source and target: offset and bytes
+    operation: tuple[object, ...]  # equal in all captures: kernel function and launch grid, or number of bytes
+    fields: tuple[tuple[int, bytes], ...] = ()  # offset and bytes of each kernel parameter, or of source and target
 
 
 class AddressRange(NamedTuple):
@@ -50,7 +51,7 @@ class InputPointer(NamedTuple):
 
 
 class StaleBytes(NamedTuple):
-    """Padding in node parameters that holds part of an old address; verification overwrites it to prove it is not read."""
+    """Padding in node parameters that holds part of an old address; replays after overwriting it verify that it is not read."""
 
     node: int
     field: int
@@ -66,15 +67,15 @@ class ScanResult(NamedTuple):
 
 
 class NotPatchable(Exception):
-    """The input pointers of a graph cannot be found or verified; the message says why."""
+    """Raised if the input pointers of a graph cannot be found or verified; the message says why."""
 
 
 class MisleadingWord(NotPatchable):
-    """A word looks like the address of an input and is none, perhaps padding with earlier contents: other inputs may differ."""
+    """Raised if a word looks like the address of an input but does not change with it; other addresses may avoid that."""
 
 
 class UnexplainedDifference(NotPatchable):
-    """A word of a node's parameters differs between captures for an unknown reason; more captures may show it is random."""
+    """Raised if a word differs between captures for an unknown reason; more captures may show that it differs at random."""
 
 
 def find_input_pointers(
@@ -93,8 +94,8 @@ def find_input_pointers(
         second: The nodes of a capture with the second set.
         repeats: The nodes of one or more further captures with the first set.
         inputs: The memory of each input in the first and in the second set.
-        device_memory: All memory that torch's allocator has from the device, sorted.
-        host_memory: The memory on the host that this process may write to, sorted.
+        device_memory: All memory that torch's allocator has reserved on devices, as sorted ranges.
+        host_memory: The memory on the host that this process may write to, as sorted ranges.
         repeats_of_second: The nodes of further captures with the second set.
 
     Raises:
@@ -137,7 +138,7 @@ def _scan_node(
     device_memory: Sequence[AddressRange],
     host_memory: Sequence[AddressRange],
 ) -> Iterator[InputPointer | StaleBytes]:
-    """Yield what is found in one node, given as captured with the first set of inputs and with the second one."""
+    """Yield the input pointers and stale padding of one node, captured with the first (`firsts`) and second set of inputs."""
     all_fields = zip(*(node.fields for node in (*firsts, *seconds)), strict=True)
     for field, captures in enumerate(all_fields):
         of_first, of_second = captures[: len(firsts)], captures[len(firsts) :]
@@ -187,7 +188,7 @@ def _is_other_address(
 def _stale_part(
     word: int, second_word: int, device_memory: Sequence[AddressRange], host_memory: Sequence[AddressRange]
 ) -> slice | None:
-    """Return which bytes of a word are padding: all of a host address, or the lower half of an address; None if neither."""
+    """Return the bytes of a word that are padding: all if it is a host address, or the lower half of an address; else None."""
     if _contains(host_memory, word) and _contains(host_memory, second_word):
         return slice(0, _WORD)
     for half in (0, 4):
@@ -210,13 +211,13 @@ Field = tuple[int, bytes]
 
 
 def _word_at(offset: int, captures: Sequence[Field]) -> tuple[int, bool]:
-    """Return the word at an offset of a field in the first of some captures, and whether it is the same in all."""
+    """Return the word at an offset of a field in the first capture, and whether all captures have the same word."""
     word, *others = (data[offset : offset + _WORD] for _, data in captures)
     return int.from_bytes(word, "little"), all(other == word for other in others)
 
 
 def _scan_partial_words(index: int, field: int, of_first: Sequence[Field], of_second: Sequence[Field]) -> Iterator[StaleBytes]:
-    """Yield differing bytes before and after the whole words of a field, which cannot be addresses."""
+    """Yield differing bytes before and after the aligned words of a field, too few to be addresses."""
     begin, size = of_first[0][0], len(of_first[0][1])
     head = min(-begin % _WORD, size)
     for part in (slice(0, head), slice(head + (size - head) // _WORD * _WORD, size)):
@@ -227,7 +228,7 @@ def _scan_partial_words(index: int, field: int, of_first: Sequence[Field], of_se
 
 
 def _input_at(word: int, second_word: int, inputs: Sequence[tuple[AddressRange, AddressRange]]) -> int | None:
-    """Return the index of the input that two words point to in the two sets, or to whose end; None if they point to none."""
+    """Return the index of the input in which, or at whose end, the words are corresponding addresses; None if there is none."""
     pointed = [
         index
         for index, (first, second) in enumerate(inputs)

@@ -30,7 +30,7 @@ class _Graph(Protocol):
         """Return start and end of the segments of the graph's memory pool."""
 
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
-        """Return a function that calls `run` after replays of graphs with which this one shares memory."""
+        """Return a function that calls `run` after earlier replays of graphs that share memory with this graph."""
 
     graph: torch.cuda.CUDAGraph
     executable: ExecutableGraph
@@ -75,7 +75,7 @@ def make_verified_setter(
     return pointers.set
 
 
-_CAPTURES = 8  # at most, to tell random differences
+_CAPTURES = 8  # at most, to recognize words that differ at random
 
 
 def _scan(
@@ -105,7 +105,7 @@ def _verify(
 ) -> None:
     """Verify patched pointers: replay with inputs at new addresses and garbage at the old ones, and compare the outputs.
 
-    The memory of the graph must not hold an old address afterwards, which other values may make it read.
+    Afterwards, the memory of the graph must not hold an old address: with other values of the inputs, a kernel might read it.
     """
     expected = _replay_as_bytes(graph, select_clones)
     for seed in (2, 3):
