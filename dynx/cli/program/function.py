@@ -1,4 +1,4 @@
-"""Commands about one function of a program, `dynx guards` and `dynx memory`: run the program, then print the records."""
+"""Commands about one function of a program, `dynx guards` and `dynx memory`: run the program, then print a report."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dynx.cli import program
 from dynx.cli.program.target import FORMS, parse
 from dynx.cli.program.tracebacks import hide_our_frames
-from dynx.errors import UsageError
+from dynx.errors import DynxError, UsageError
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
+    from dynx.records import Shown
 
 
-class Print(Protocol):
-    """A callback that prints the records of a function after the program has ended, and returns the exit code."""
+class ReportOf(Protocol):
+    """Returns the report about a function, after the program has ended: `target` is None if no variable leads to it.
 
-    def __call__(self, module: ModuleType, name: str, script: str, *, as_json: bool) -> int: ...
+    Raises DynxError if there is nothing to report.
+    """
+
+    def __call__(self, target: Any, name: str, program: str) -> Shown: ...
 
 
 def add_command(commands: Subparsers, command: str, summary: str, act: Callable[[argparse.Namespace], object]) -> None:
@@ -40,15 +44,14 @@ def add_command(commands: Subparsers, command: str, summary: str, act: Callable[
     parser.set_defaults(act=act)
 
 
-def watched(arguments: argparse.Namespace, command: str, print_found: Print) -> Callable[[], int]:
-    """Load the program, and return the function that runs it under `dynx.watch()` and then calls `print_found`."""
+def watched(arguments: argparse.Namespace, command: str) -> Callable[[ReportOf], int]:
+    """Load the program, and return the function that runs it under `dynx.watch()` and then prints a report."""
     found = _named(arguments, command)
-    name, script = found.function, found.shown
     load, module = program.prepare(
         found.program, arguments.rest, option=found.option, usage=f"dynx {command} path/to/file.py::function"
     )
 
-    def run() -> int:
+    def run(report_of: ReportOf) -> int:
         from dynx.session import watch
 
         sys.modules["__main__"] = module
@@ -64,15 +67,35 @@ def watched(arguments: argparse.Namespace, command: str, print_found: Print) -> 
             except SystemExit as error:
                 code = error.code
             except BaseException:
-                print_found(module, name, script, as_json=arguments.json)
+                _print_report(report_of, module, found, as_json=arguments.json)
                 hide_our_frames()
                 raise
-            own_code = print_found(module, name, script, as_json=arguments.json)
+            own_code = _print_report(report_of, module, found, as_json=arguments.json)
         if code not in (None, 0):
             sys.exit(code)  # type: ignore[arg-type]
         return own_code
 
     return run
+
+
+def _print_report(report_of: ReportOf, module: ModuleType, found: _Named, *, as_json: bool) -> int:
+    """Print the report about a function of a program, and return the exit code."""
+    from dynx.cli.screen import show
+
+    first, *rest = found.function.split(".")
+    target = vars(module).get(first)
+    for attribute in rest:
+        target = getattr(target, attribute, None)
+    try:
+        report = report_of(target, found.function, found.shown)
+    except DynxError as error:
+        print(f"dynx: {error}", file=sys.stderr)
+        return 2
+    if as_json:
+        print(report.to_json())
+    else:
+        show(report)
+    return 0
 
 
 class _Named(NamedTuple):

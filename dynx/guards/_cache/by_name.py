@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from types import CodeType
+from typing import Any
 
 from dynx._torch.cache.entries import compiled_codes, with_resume_functions
 from dynx._torch.compilation.frame import resumed_at, user_name
 from dynx._torch.compilation.wrappers import is_shared
+from dynx.errors import UsageError
 from dynx.guards._cache.entries import record_of
+from dynx.guards._cache.inspect import inspect
 from dynx.guards._cache.target import location_of
 from dynx.records import CacheReport
 
 
-def compiled_functions() -> dict[str, CodeType]:
+def _compiled_functions() -> dict[str, CodeType]:
     """Return the code object of every function with cache entries, by qualified name, in the order of compilation.
 
     Resume functions and torch's shared wrapper are left out.
@@ -21,6 +24,22 @@ def compiled_functions() -> dict[str, CodeType]:
     return {user_name(code.co_qualname): code for code in codes}
 
 
-def inspect_code(code: CodeType) -> CacheReport:
-    """List the cache entries of a code object and of its resume functions."""
-    return CacheReport(location_of(code), tuple(map(record_of, with_resume_functions([code]))))
+def inspect_named(target: Any, name: str, program: str) -> CacheReport:
+    """List the cache entries of a function and of its resume functions.
+
+    Args:
+        target: The function or module; None if the program has only its `name`.
+        name: Its name in reports: `Model.forward`, `main.<locals>.step`.
+        program: The name of the program in error messages.
+
+    Raises:
+        UsageError: The program has no such function, or compiled nothing that has this name.
+    """
+    compiled = _compiled_functions()
+    if target is not None and (callable(target) or name not in compiled):
+        return inspect(target)
+    if name in compiled:
+        code = compiled[name]
+        return CacheReport(location_of(code), tuple(map(record_of, with_resume_functions([code]))))
+    choices = f"compiled functions: {', '.join(compiled)}" if compiled else "the program compiled nothing"
+    raise UsageError(f"{program} has no {name}\n  {choices}")

@@ -1,0 +1,82 @@
+"""The saved tensors of one function of a program that ran, for `dynx memory`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from dynx._torch.compilation.anew import without_autograd_cache
+from dynx._torch.compilation.unwrap import unwrap
+from dynx.errors import UsageError
+from dynx.records.saved import SavedGraph
+from dynx.records.saved_report import SavedReport
+from dynx.saved._observe import SavedGraphs
+
+
+class Caller(NamedTuple):
+    """A function on the stack while a graph was compiled."""
+
+    file: str
+    line: int  # its first line
+    qualname: str
+
+
+class Compiled(NamedTuple):
+    """A graph with its saved tensors, and the functions on the stack when it was compiled, the innermost first."""
+
+    graph: SavedGraph
+    callers: tuple[Caller, ...]
+
+    def belongs_to(self, names: set[str], code: CodeType | None) -> bool:
+        """Return whether the graph is one of a function, or was compiled while the function was running."""
+        location = self.graph.location
+        if location is not None and location.function in names:
+            return True
+        return any(
+            caller.qualname in names or (code is not None and caller[:2] == (code.co_filename, code.co_firstlineno))
+            for caller in self.callers
+        )
+
+
+@contextmanager
+def observed() -> Iterator[list[Compiled]]:
+    """Collect the graphs that are compiled in a `with` block; AOTAutograd's cache is off, as its graphs are not traced."""
+    compiled: list[Compiled] = []
+    with SavedGraphs(lambda graph: compiled.append(Compiled(graph, tuple(_callers())))), without_autograd_cache():
+        yield compiled
+
+
+def _callers() -> Iterator[Caller]:
+    """Yield the functions on the stack of this thread, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        yield Caller(code.co_filename, code.co_firstlineno, code.co_qualname)
+        frame = frame.f_back
+
+
+def report_of(compiled: Sequence[Compiled], target: Any, name: str, program: str) -> SavedReport:
+    """Return the graphs of a function, and those that were compiled while it was running, as in a training step.
+
+    Args:
+        compiled: The graphs of the program.
+        target: The function or module; None if the program has only its `name`.
+        name: Its name in reports: `Model.forward`.
+        program: The name of the program in error messages.
+
+    Raises:
+        UsageError: No graph of the function saves tensors.
+    """
+    unwrapped = unwrap(target)
+    names = {name} if unwrapped.module is None else {name, f"{type(unwrapped.module).__qualname__}.forward"}
+    graphs = tuple(one.graph for one in compiled if one.belongs_to(names, unwrapped.code))
+    if not graphs:
+        functions = dict.fromkeys(one.graph.location.function for one in compiled if one.graph.location is not None)
+        known = f"graphs that save tensors are those of {', '.join(functions)}" if functions else "no graph saved a tensor"
+        raise UsageError(f"{program} compiled no graph of {name} that saves tensors for backward\n  {known}")
+    rules = tuple(dict.fromkeys(rule for graph in graphs for rule in graph.rules))
+    forward, backward = (max(getattr(graph, peak) for graph in graphs) for peak in ("forward_peak", "backward_peak"))
+    return SavedReport(graphs, (), forward, backward, "simulated", rules)
