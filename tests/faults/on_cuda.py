@@ -42,8 +42,8 @@ FAULTS = (
     Fault(
         "workspaces that a capture has made in the memory of its graph are used by the next one",
         "_runtime/capture_stream.py",
-        "clear_workspaces()  # those",
-        "self.order.synchronize()  # those",
+        "clear_workspaces()  # workspaces",
+        "self.order.synchronize()  # workspaces",
         "test_other_work.py",
         needs_cuda=True,
     ),
@@ -146,8 +146,8 @@ FAULTS = (
     Fault(
         "the graph of a capture that failed is deleted with the traceback",
         "_runtime/cuda.py",
-        "delete_outside_of_captures(graph)  # its",
-        "pass  # its",
+        "delete_outside_of_captures(graph)  # the",
+        "pass  # the",
         "test_deleted_graphs.py",
         needs_cuda=True,
     ),
