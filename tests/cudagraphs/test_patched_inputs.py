@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
+import numpy as np
 import pytest
 import torch
 from support.configs import config_for
@@ -212,3 +216,21 @@ def test_pointers_to_the_end_of_an_input_follow_it(device, triton_kernels):
         x, y = (torch.full((128,), float(number) * factor, device=device) for factor in (1, 100))
         kept += [torch.zeros(128 * number, device=device), x, y]  # so that inputs lie at other distances
         torch.testing.assert_close(run(x, y), x + y)
+
+
+@pytest.mark.parametrize("inputs", ["copy", "memcpy_node", "patch"])
+@pytest.mark.parametrize("outputs", ["clone", "static"])
+def test_no_argument_of_the_recorded_call_is_kept_alive(inputs, outputs):
+    run = cudagraphs.fast_path(mlp().eval(), config=config_for("cpu", inputs=inputs, outputs=outputs))
+    owned = np.ones((16, 64), dtype=np.float32)
+    memory = weakref.ref(owned)
+    x = torch.from_numpy(owned)
+    del owned
+    before = cudagraphs.stats().replays
+    with torch.no_grad():
+        for _ in range(3):
+            run(x)
+    assert cudagraphs.stats().replays == before + 2
+    del x
+    gc.collect()
+    assert memory() is None

@@ -342,10 +342,10 @@ def _replayer(graph: _Graph, tally: Tally, name: str) -> Run:
             captured.replay()
         return results(clones)
 
-    if graph.read_ranges:
+    if ranges := graph.read_ranges:  # the function must not refer to the graph, which keeps the arguments of its recording
 
         def run_on_clones_of_results(args: Sequence[Any]) -> list[Any]:
-            return run([arg.clone() if _is_within(arg, graph.read_ranges) else arg for arg in args])
+            return run([arg.clone() if _is_within(arg, ranges) else arg for arg in args])
 
         return run_on_clones_of_results
     is_simple = graph.staged.is_done_by_graph and in_graph == tuple(range(len(graph.inputs)))
