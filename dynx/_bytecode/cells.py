@@ -1,4 +1,4 @@
-"""Variables of enclosing functions."""
+"""Cells, which hold the variables that a function closes over."""
 
 from __future__ import annotations
 

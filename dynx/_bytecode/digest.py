@@ -1,4 +1,4 @@
-"""Hash code so that the same source gives the same hash in every process."""
+"""Hash code objects so that the same source has the same hash in every process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SIZE = 8  # bytes
 
 
 def code_digest(code: CodeType) -> bytes:
-    """Return a hash of a function's code: its instructions, names and constants, also of the functions in it.
+    """Return a hash of a function's code: its instructions, names and constants, including those of nested functions.
 
-    It does not depend on the file, on line numbers or on PYTHONHASHSEED, but on the version of Python, which the instructions
-    depend on. `hash(code)`, which torch uses, depends on all of these.
+    The hash depends on the version of Python, as the instructions do, but not on the file, line numbers or PYTHONHASHSEED.
+    `hash(code)`, which torch uses, also depends on PYTHONHASHSEED, and in some versions of Python on line numbers.
     """
     digest = hashlib.blake2b(digest_size=_SIZE)
     _add(digest, code)
@@ -28,7 +28,7 @@ def _add(digest: hashlib.blake2b, value: object) -> None:
         parts = [_of(item) for item in value]
         digest.update(f"{type(value).__name__} {len(parts)}:".encode())
         digest.update(b"".join(sorted(parts) if isinstance(value, frozenset) else parts))
-    else:  # the other constants of code: numbers, text, bytes, None, True, Ellipsis
+    else:  # all other constants of code: numbers, strings, bytes, None, True, Ellipsis
         text = f"{type(value).__name__} {value!r}".encode(errors="surrogatepass")
         digest.update(b"%d:" % len(text) + text)
 

@@ -1,4 +1,4 @@
-"""Find functions in a source file by name, line and text, so that what is known of one can be found again after an edit."""
+"""Find functions in a source file by name, line and text, so that a function is found again after the file was edited."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SourceFunction(NamedTuple):
 
 
 def file_hash(file: str) -> str:
-    """Return the hash of a file by which torch's profile knows it, CRC-32 in hexadecimal; of an unreadable file, its path.
+    """Return the hash by which torch's profile identifies a file, its CRC-32 in hexadecimal; its path if it cannot be read.
 
-    Torch: `torch._dynamo.pgo._hash_containing_file`, which keeps the hash of a file that changes.
+    Torch: `torch._dynamo.pgo._hash_containing_file`, which caches the hash even if the file changes.
     """
     try:
         return format(zlib.crc32(Path(file).read_bytes()), "08x")

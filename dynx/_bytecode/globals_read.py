@@ -12,9 +12,9 @@ _ABSENT = object()
 
 
 def globals_read(fn: Any) -> Mapping[tuple[str, ...], Any]:
-    """Return the globals that a function and its inner functions read, by name, and attributes of global modules and classes.
+    """Return the values of globals that a function and its nested functions read.
 
-    The names form a path: `("math", "pi")` for `math.pi`.
+    Attributes that they read of global modules and classes are included. The keys are paths: `("math", "pi")` for `math.pi`.
     """
     builtins = fn.__builtins__
     values: dict[tuple[str, ...], Any] = {}

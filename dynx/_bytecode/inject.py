@@ -1,4 +1,4 @@
-"""Injection of calls into a function's bytecode, at the beginning of statements."""
+"""Inject calls into the bytecode of a function, at the beginning of statements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
         statement: The statement; None for the beginning of the function.
 
     Returns:
-        The new code object and the number of injected calls; `code` itself and 0 if the statement has no bytecode here.
+        The new code object and the number of injected calls; `code` itself and 0 if the statement has no bytecode in it.
     """
     body = Bytecode.from_code(code)
     targets = set(_call_indices(body, statement))

@@ -24,8 +24,8 @@ class Reach(NamedTuple):
 
     Attributes:
         why_never: Why torch can never trace it; None if it may.
-        lambdas: The code of lambdas that begin in a statement which is never traced itself.
-        is_untraced: Whether the reason is the function, which torch does not trace.
+        lambdas: The code of lambdas that begin in the statement, if the statement itself is never traced.
+        is_untraced: Whether the statement is in a function, so that `why_never` says why torch does not trace that function.
     """
 
     why_never: str | None
@@ -34,7 +34,7 @@ class Reach(NamedTuple):
 
 
 def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
-    """Return what torch may trace of a statement of a file, as far as the source and the functions loaded now tell.
+    """Return what torch may trace of a statement of a file, judged by the source and the functions that are loaded now.
 
     Args:
         file: The source file.
@@ -43,7 +43,7 @@ def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
     """
     codes = _codes("".join(linecache.getlines(file)), file)
     if codes is None:
-        return Reach(None)  # a file that Python cannot compile by itself, such as a notebook's cell with magics
+        return Reach(None)  # Python cannot compile the file by itself, for example a cell of a notebook with magics
     holders = [code for code in codes if _begins_in(code, statement)]
     functions = [code for code in holders if _is_function(code)]
     if functions:
@@ -63,7 +63,7 @@ def nearest_traceable_line(file: str, line: int, why_not_traced: WhyNot) -> int 
 
 
 def loaded_functions(file: str, code: CodeType) -> list[FunctionType]:
-    """Return the loaded functions of a file that have this code, which may be that of another compilation of the source."""
+    """Return the loaded functions of a file with this code, or with equal code from another compilation of the source."""
     return [
         function
         for function in gc.get_objects()

@@ -1,8 +1,8 @@
-"""Source lines, also of the program that `dynx run -c code` or `dynx run -` runs, which has no file.
+"""Source lines, including those of a program without a file, which `dynx run -c code` or `dynx run -` runs.
 
-Such a program is not in `linecache`: there, the program's own tracebacks and `inspect.getsource` would find it, unlike under
-Python. Its file name `<string>` is also that of other code, such as code passed to `exec`, so a line of it is returned only for
-a function that the program has at this line.
+Such a program is not added to `linecache`, because its tracebacks and `inspect.getsource` would then show source lines, which
+plain Python does not. Its file name `<string>` is also used for other code, such as code passed to `exec`, so a line is
+returned only for a function that the program has at this line.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 class _Program(NamedTuple):
     lines: list[str]
-    covered: frozenset[tuple[str, int]]  # the name of each function of the program, with each of its lines
+    covered: frozenset[tuple[str, int]]  # pairs of a function of the program and one of its lines
 
 
 _PROGRAMS: dict[str, _Program] = {}
 
 
 def add_program(code: CodeType, source: str) -> None:
-    """Keep the source of a program without a file; `code` is its compiled code."""
+    """Store the source of a program without a file; `code` is its compiled code."""
     covered = {(inner.co_name, line) for inner in _nested(code) for line in _span(inner)}
     _PROGRAMS[code.co_filename] = _Program(source.splitlines(keepends=True), frozenset(covered))
 
@@ -34,7 +34,7 @@ def all_lines(file: str) -> list[str]:
 
 
 def lines_with(file: str, line: int, function: str) -> list[str]:
-    """Return all source lines of a file; empty if they cannot be read, or belong to code other than `function` at `line`."""
+    """Return all source lines of a file; empty if they cannot be read, or are not the source of `function` at `line`."""
     program = _PROGRAMS.get(file)
     if program is not None and (function.rpartition(".")[2], line) not in program.covered:
         return []

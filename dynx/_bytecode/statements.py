@@ -1,8 +1,8 @@
 """Map each statement of a source file to the bytecode instructions at which it begins.
 
-A line number is not enough: one statement can span several lines, and its bytecode switches back and forth between them. Here a
-statement begins at its first instruction, and again at each copy of it that the compiler emits (the body of `finally`), but not
-where a loop or a `with` returns to its own first line.
+A line number is not enough: one statement can span several lines, and its bytecode switches back and forth between them. In
+this module a statement begins at its first instruction, and again at each copy of it that the compiler emits (the body of
+`finally`), but not where a loop or a `with` returns to its own first line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, NamedTuple, Protocol
 
-# instructions that belong to no statement although they have a line number
+# instructions that do not belong to a statement although they have a line number
 PRELUDE = frozenset(
     "CACHE RESUME MAKE_CELL COPY_FREE_VARS RETURN_GENERATOR END_FOR END_SEND POP_ITER END_ASYNC_FOR CLEANUP_THROW "  # noqa: SIM905
     "PUSH_EXC_INFO POP_EXCEPT EXTENDED_ARG".split()
@@ -97,7 +97,7 @@ def _parse(source: str) -> tuple[Statement, ...]:
     return tuple(sorted(parsed, key=lambda statement: (statement.first, -statement.last)))
 
 
-_STATEMENTS = ast.stmt, ast.ExceptHandler, ast.match_case  # the heads `except E:` and `case 1:` have code of their own
+_STATEMENTS = ast.stmt, ast.ExceptHandler, ast.match_case  # the headers `except E:` and `case 1:` have code of their own
 
 
 def _statement(node: ast.AST) -> Statement:

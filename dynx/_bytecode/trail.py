@@ -70,12 +70,12 @@ class Row(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far tracing has come before an instruction: number of graph nodes and of guards, and the exception being handled."""
+    """The progress of tracing before an instruction: number of graph nodes and of guards, and the exception being handled."""
 
     graph: int  # index of the graph
     nodes: int  # of that graph so far
     guards: int  # of the attempt so far
-    exception: int  # text of the exception that is being handled
+    exception: int  # index of the text of the exception that is being handled, NOTHING for none
 
 
 _WIDTH = len(Row._fields)
@@ -160,7 +160,7 @@ class Trail:
         return Frame(*self._frames[start : start + len(Frame._fields)])
 
     def progress(self, number: int) -> Progress:
-        """Return the number of graph nodes and guards before the instruction of row `number`."""
+        """Return the `Progress` before the instruction of row `number`."""
         start = self._rows[number * _WIDTH + _PROGRESS] * len(Progress._fields)
         return Progress(*self._progress[start : start + len(Progress._fields)])
 

@@ -1,1 +1,1 @@
-"""Analysis of FX graphs of ATen operators: their tensors and lines, the memory that each node reads and writes, live bytes."""
+"""Analysis of FX graphs of ATen operators: tensors and source lines of nodes, memory that they read and write, peak memory."""

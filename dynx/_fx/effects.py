@@ -27,15 +27,15 @@ def mutated_inputs(gm: GraphModule) -> frozenset[int]:
 
 
 def effects_of(gm: GraphModule) -> dict[Node, NodeEffects]:
-    """Return the memory that each node reads and writes.
+    """Return the memory that each node reads and writes, according to the schemas of the operators.
 
-    Follows the schemas of the operators; a higher-order operator without a schema counts as writing to all of its arguments.
+    A higher-order operator without a schema is assumed to write to all of its arguments, except `auto_functionalized`.
     """
     return _analyze(gm)[1]
 
 
 def memory_of(gm: GraphModule) -> dict[Node, Memory]:
-    """Return the nodes whose memory the result of each node is in: the node itself unless it returns a view."""
+    """Return, by node, the nodes that allocated the memory of its result: the node itself, unless the result is a view."""
     return _analyze(gm)[0]
 
 

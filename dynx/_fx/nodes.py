@@ -1,4 +1,4 @@
-"""Read the nodes of FX graphs that AOTAutograd made."""
+"""Read the nodes of FX graphs that AOTAutograd created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def placeholders(gm: GraphModule) -> list[Node]:
 
 
 def value_of(node: Node) -> Any:
-    """Return the fake tensor or symbolic number of a node (`meta["val"]`); None where there is none."""
+    """Return the fake tensor or symbolic number of a node (`meta["val"]`); None if it has none."""
     return node.meta.get("val")
 
 
@@ -36,12 +36,12 @@ def tensors_of(node: Node) -> Iterator[torch.Tensor]:
 
 
 def nbytes(tensor: torch.Tensor) -> int:
-    """Return the bytes of a fake tensor's elements; a dynamic size counts as in the call that is being compiled."""
+    """Return the size of a fake tensor in bytes; a dynamic size counts with its hint, the value in the call being compiled."""
     return known_size(tensor.numel()) * tensor.element_size()
 
 
 def location_of(node: Node) -> Location | None:
-    """Return the line of the user's code that a node comes from, or if it has none, that of a node that uses it."""
+    """Return the line of the user's code that a node comes from; if it has none, the line of a node that uses it."""
     for candidate in (node, *node.users):
         frames = [RawFrame(file, int(line), name) for file, line, name in _FRAME.findall(candidate.stack_trace or "")]
         if frames and (location := user_location(frames)) is not None:

@@ -16,18 +16,18 @@ class Peak(NamedTuple):
     """The moment at which the most bytes are allocated."""
 
     bytes: int
-    nodes: tuple[Node, ...]  # whose results are allocated then, in the order of the graph
+    nodes: tuple[Node, ...]  # the nodes whose results are allocated then, in the order of the graph
 
 
 def peak_of(gm: GraphModule, held: Collection[Node] = ()) -> Peak:
-    """Return when the most bytes are allocated while a graph runs node by node.
+    """Return the moment at which the most bytes are allocated while a graph runs node by node.
 
-    A result is allocated by its node and freed after the last node that reads it or a view of it, as a boxed call does with
-    its arguments; outputs are kept. Views need no memory. Memory that an operator needs only while it runs is not counted.
+    A result is allocated by its node. Results and inputs are freed after the last node that uses them or a view of them, as in
+    a boxed call. Outputs are kept. Views need no memory. Memory that an operator needs only while it runs is not counted.
 
     Args:
-        gm: A graph of ATen operators with fake tensors in `meta["val"]`; a dynamic size counts as in the call that compiled it.
-        held: Inputs that stay allocated whatever the graph does, such as parameters; they are not counted.
+        gm: A graph of ATen operators with fake tensors in `meta["val"]`; a dynamic size counts with its hint.
+        held: Inputs that stay allocated in any case, such as parameters; they are not counted.
     """
     nodes = list(gm.graph.nodes)
     memory = memory_of(gm)
@@ -50,7 +50,7 @@ def peak_of(gm: GraphModule, held: Collection[Node] = ()) -> Peak:
 
 
 def _last_uses(gm: GraphModule, memory: dict[Node, Memory]) -> dict[Node, int]:
-    """Return the index of the last node that uses the memory of each node; an output is used by the last node of all."""
+    """Return, by node, the index of the last node that uses its memory; the output node uses the memory of all outputs."""
     last: dict[Node, int] = {}
     effects = effects_of(gm)
     for index, node in enumerate(gm.graph.nodes):

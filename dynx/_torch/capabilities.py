@@ -231,7 +231,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 
-# attributes that some supported torch lacks or may do without; the purpose is what is lost without them
+# attributes that some supported versions of torch lack; the purpose names the feature that is lost without them
 OPTIONAL_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "set_region": (
         "torch._C._dynamo.eval_frame:set_eval_frame_isolate_recompiles_id",
@@ -243,7 +243,7 @@ OPTIONAL_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     ),
 }
 
-_VARIABLES = ("profile", "profile_at_start")  # None until torch compiles
+_VARIABLES = ("profile", "profile_at_start")  # None until torch compiles, or loads a profile
 
 _POINTS = {point.name: point for point in (*HOOK_POINTS, *TOOL_POINTS)}
 _OPTIONAL = {**OPTIONAL_ATTRIBUTES, **CUDA_ATTRIBUTES}
@@ -258,7 +258,7 @@ class Capability:
     path: str
     state: State
     purpose: str
-    found: tuple[str, ...]  # the parameters or the type; the error if it is missing
+    found: tuple[str, ...]  # the parameters of a function, the type of another object; the error if the name is missing
     optional: bool = False
 
     def require(self) -> None:
@@ -278,7 +278,7 @@ def hook_point(name: str) -> HookPoint:
 
 
 def capability(name: str) -> Capability:
-    """Check whether the installed torch has a name of the table; uncached, so that tests can simulate that it is missing."""
+    """Check whether the installed torch has a hook point or attribute; not cached, so that tests can simulate a missing one."""
     return _of_hook(_POINTS[name]) if name in _POINTS else _of_attribute(name)
 
 
@@ -290,7 +290,7 @@ def require(*names: str) -> None:
 
 
 def _is_there(name: str) -> bool:
-    """Return whether the installed torch has a name of the table, without reading its signature as `capability` does."""
+    """Return whether the installed torch has a hook point or attribute; faster than `capability`, which reads the signature."""
     try:
         owner, attribute = owner_of(_POINTS[name].path if name in _POINTS else _ATTRIBUTES[name][0])
         getattr(owner, attribute)
@@ -300,12 +300,15 @@ def _is_there(name: str) -> bool:
 
 
 def capabilities() -> tuple[Capability, ...]:
-    """Check whether the installed torch has each hook point and attribute of the table."""
+    """Check for each hook point and attribute whether the installed torch has it."""
     return tuple(capability(name) for name in (*_POINTS, *_ATTRIBUTES))
 
 
 def signatures() -> dict[str, list[str]]:
-    """Return the parameters or type of every name of the table by its path, for the snapshots in `tests/seam/signatures/`."""
+    """Return the parameters or type of each hook point and attribute by path, for the snapshots in `tests/seam/signatures/`.
+
+    Attributes that depend on the build of torch (`CUDA_ATTRIBUTES`) are left out.
+    """
     in_every_build = (*_POINTS, *ATTRIBUTES, *OPTIONAL_ATTRIBUTES)
     return {entry.path: list(entry.found) for entry in map(capability, in_every_build)}
 

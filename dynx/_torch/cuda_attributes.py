@@ -1,4 +1,4 @@
-"""The private attributes of torch that only a GPU needs; part of the table in `capabilities`."""
+"""Private attributes of torch that dynx uses only with a GPU; `capabilities` adds them to its table."""
 
 from __future__ import annotations
 

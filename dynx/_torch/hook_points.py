@@ -1,4 +1,4 @@
-"""The functions of torch that dynx hooks: those of a watch, and those of tools while they are in use."""
+"""The functions of torch that dynx hooks: `HOOK_POINTS` while `dynx.watch` records, `TOOL_POINTS` while a tool needs them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
     ),
 )
 
-# hook points of tools, which are hooked only while the tool is in use
+# hooked only while the tool that needs them is in use
 TOOL_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
         "prepared",

@@ -46,7 +46,7 @@ Before = Callable[[tuple[Any, ...], dict[str, Any]], After | None]
 OnError = Callable[[str, BaseException], None]
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]  # takes a function and returns one that calls it
 
-_MISSING = object()  # what a class stores of an attribute that it inherits
+_MISSING = object()  # stands for the stored object of an attribute that the owner inherits, or of a missing one
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ def parameters_of(path: str) -> tuple[str, ...]:
 def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_thread_only: bool = False) -> Subscription:
     """Call `before(args, kwargs)` ahead of each call at `point`; the function it returns, if any, gets the result or exception.
 
-    Subscribers run in the order of their subscription, outside of all wrappers. `args` begins with the instance of a method and
-    the class of a class method. Raises UnsupportedTorch when the installed torch has no such attribute, or one of a kind that
-    cannot be hooked.
+    Subscribers run in the order of their subscription, outside of all wrappers. `args` begins with the instance for a method,
+    and with the class for a class method. Raises UnsupportedTorch when the installed torch has no such attribute, or one of a
+    kind that cannot be hooked.
     """
     with _lock:
         site = _site_at(point)
@@ -109,12 +109,13 @@ def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_threa
 def wrap(point: HookPoint, make: Make, *, passes_on: bool = False) -> Wrapping:
     """Replace the function or method at `point` by `make(original)`, which may call `original`.
 
-    A later wrapper is called first. `make` is called again whenever a wrapper below it comes or goes, and `original` takes the
-    instance of a method, or the class of a class method, as its first argument. An exception that a wrapper raises reaches
-    torch, so it must not raise any of its own.
+    The wrapper that was installed last is called first. `make` is called again whenever another hook of the same attribute is
+    installed or removed. `original` takes the instance of a method, or the class of a class method, as its first argument. An
+    exception that a wrapper raises reaches torch.
 
-    With `passes_on` the function that `make` returns only calls the original once the handle has been removed. If nothing else
-    hooks a method without arguments, this function is stored in its place, which saves a frame of each call.
+    With `passes_on` the caller promises that, after the handle is removed, the function that `make` returned does nothing but
+    call `original`. If this is the only hook of a method without arguments, that function itself is stored in place of the
+    method, which saves one frame per call.
 
     Raises UnsupportedTorch when the installed torch has no such attribute, or one of a kind that cannot be hooked, and
     UsageError when `make` does not return a callable.
@@ -127,7 +128,7 @@ def wrap(point: HookPoint, make: Make, *, passes_on: bool = False) -> Wrapping:
 
 
 def replace(point: HookPoint, fn: Callable[..., Any]) -> Wrapping:
-    """Call `fn` instead of the function or method at `point`; of several replacements the newest is called.
+    """Call `fn` instead of the function or method at `point`; if there are several replacements, the newest is called.
 
     Raises like `wrap`.
     """
@@ -162,16 +163,16 @@ class _Site:
     path: str
     owner: Any
     attribute: str
-    stored: Any  # the object in the owner's dict before: a function or a descriptor, `_MISSING` where it is inherited
+    stored: Any  # what the owner's `__dict__` held before: a function or a descriptor; `_MISSING` if it is inherited
     original: Callable[..., Any]
     skips: bool
-    entry: Any = None  # the object in the owner's dict now: that of all hooks, or the only wrapper
+    entry: Any = None  # what the owner's `__dict__` holds now: `of_all`, or the only wrapper
     of_all: Any = None  # the entry that calls all hooks
-    chain: tuple[Callable[..., Any], int] = field(init=False)  # wrappers around the original; the frames that dynx adds
+    chain: tuple[Callable[..., Any], int] = field(init=False)  # the wrapped original; the number of frames that dynx adds
     subscribers: list[_Subscriber] = field(default_factory=list)
     wrappers: list[_Wrapper] = field(default_factory=list)
     takes_only_self: bool = False
-    on_change: Callable[[], None] | None = None  # of the entry
+    on_change: Callable[[], None] | None = None  # updates `of_all` after a change
 
     def __post_init__(self) -> None:
         self.chain = self.original, 1
@@ -182,8 +183,8 @@ class _Site:
     def change(self, subscribers: list[_Subscriber], wrappers: list[_Wrapper]) -> None:
         """Set the subscribers and wrappers of the hooked attribute; restore the attribute when there are none.
 
-        The lists must be new ones: calls that are running on other threads continue with the lists and functions that they
-        started with.
+        The lists must be new objects, since calls that are running on other threads continue with the lists and functions that
+        they started with.
         """
         call = self.original
         for wrapper in wrappers:
@@ -231,7 +232,7 @@ class _Site:
 _ADVICE = "run `dynx doctor` to see what this torch supports"
 _lock = threading.RLock()
 _active: list[_Site] = []  # with subscribers or wrappers
-_sites: WeakSet[_Site] = WeakSet()  # also those that a patch of another tool keeps alive
+_sites: WeakSet[_Site] = WeakSet()  # also without hooks, if a patch of another tool keeps the entry alive
 
 
 class _Installed(Handle):
@@ -262,7 +263,7 @@ class Wrapping(_Installed):
 
 
 def _site_at(point: HookPoint) -> _Site:
-    """Return the `_Site` of a hooked attribute, or create one that calls the attribute's present value."""
+    """Return the `_Site` of a hooked attribute, or create one that calls the current value of the attribute."""
     try:
         owner, name = owner_of(point.path)
         getattr(owner, name)
@@ -380,7 +381,7 @@ Afters = list[tuple[_Subscriber, After]]
 
 
 def _announce(subscribers: list[_Subscriber], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Afters:
-    """Call the subscribers ahead of a call, and return what they want to be called with its result."""
+    """Call the subscribers before a call, and return the functions that they return, to be called with its result."""
     afters: Afters = []
     for subscriber in subscribers:
         if subscriber.thread is not None and subscriber.thread != threading.get_ident():
@@ -417,10 +418,10 @@ def _takes_only_self(owner: Any, function: Callable[..., Any], bind: Callable[..
 
 
 def _entry_of_method(site: _Site) -> Callable[..., Any]:
-    """Return the entry for a method without arguments, such as those which trace one instruction and one frame.
+    """Return the entry for a method whose only parameter is `self`, such as `InstructionTranslatorBase.step` and `run`.
 
-    Torch calls them inside of each other. Python calls a function with fixed parameters without another level of its
-    interpreter in C; `*args` here makes a trace 5 to 7 % slower.
+    Torch nests calls of these methods. Python evaluates a call with fixed parameters in the same C call of its interpreter, but
+    starts another one for `*args`, which makes a trace 5 to 7 % slower.
     """
     call: Callable[..., Any] = site.original
     subscribers: list[_Subscriber] = []

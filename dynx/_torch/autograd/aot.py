@@ -19,7 +19,7 @@ class GraphFacts(NamedTuple):
 
     static: frozenset[int]  # indices of the inputs that are parameters or buffers
     user_outputs: int
-    acts_besides: bool  # runtime wrappers set the grad mode of the caller, or mark outputs with dynamic sizes
+    acts_besides: bool  # whether runtime wrappers set the grad mode of the caller, or mark outputs with dynamic sizes
     regenerated: frozenset[int]  # outputs that runtime wrappers replace by a view of another tensor with the same layout
 
 

@@ -1,7 +1,7 @@
-"""Run the activation checkpoints of a Dynamo graph without AOTAutograd: the recomputation draws the same random numbers again.
+"""Run the activation checkpoints of a Dynamo graph without AOTAutograd, and draw the same random numbers when they recompute.
 
-Torch: from 2.13 on the higher-order operator of a checkpoint leaves the state of random numbers to AOTAutograd, so that
-`torch.compile(backend="eager")` computes gradients with another dropout mask than the forward pass (2.13, 2.15).
+Torch: from 2.13 on the higher-order operator of a checkpoint leaves the RNG state to AOTAutograd. With
+`torch.compile(backend="eager")`, which does not use AOTAutograd, the gradients have another dropout mask than the forward pass.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 
 def restore_rng_states(gm: GraphModule) -> None:
-    """Let the checkpoints of a graph, which is not compiled further, restore the RNG state before they recompute.
+    """Make the checkpoints of a graph that is not compiled further restore the RNG state before they recompute.
 
-    Checkpoints with `preserve_rng_state=False` stay as they are, and so do selective ones: those with a `context_fn`.
+    Checkpoints with `preserve_rng_state=False` and selective checkpoints (those with a `context_fn`) are not changed.
     """
     for node in list(gm.graph.nodes):
         if node.op == "get_attr" and isinstance(body := getattr(gm, str(node.target), None), GraphModule):

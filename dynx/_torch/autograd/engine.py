@@ -21,8 +21,8 @@ def renew_accumulators(leaves: Iterable[torch.Tensor]) -> None:
     """Make autograd create new `AccumulateGrad` nodes for leaf tensors; existing autograd graphs keep the old nodes.
 
     A node belongs to the stream on which it was created, and lives as long as any graph that references it, even one from
-    long before a capture. A capture would have to wait for that other stream, which CUDA refuses. Hooks that are registered
-    on the old node itself are lost.
+    long before a capture. A capture would have to wait for the stream of an old node, which CUDA refuses. Hooks that are
+    registered on the old node itself are lost.
     """
     for leaf in leaves:
         memory = leaf.data
@@ -34,5 +34,5 @@ def renew_accumulators(leaves: Iterable[torch.Tensor]) -> None:
 
 
 def will_execute(node: Any) -> bool:
-    """Return whether the running backward pass will execute an autograd node; false if its `inputs` do not need the node."""
+    """Return whether the running backward pass will execute an autograd node; False if its `inputs` do not need the node."""
     return bool(torch._C._will_engine_execute_node(node))

@@ -1,7 +1,7 @@
 """Compile graphs with inductor, as a whole or in parts, and let a callback choose what is called.
 
-Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15. The latter gives results that its
-graph's output node lists in `user_visible_output_idxs` the strides in `original_output_strides`.
+Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15. `compile_fx_inner` gives the
+outputs in `user_visible_output_idxs`, an entry in the meta of the output node, the strides in `original_output_strides`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Compiled = Callable[[list[Any]], Any]
 
 
 class Compiler(NamedTuple):
-    """Compiles a graph, or parts of it instead; what it returns takes a list of arguments that it empties."""
+    """Functions that compile a graph as a whole or in parts; the results take a list of arguments and clear it (boxed)."""
 
     whole: Callable[[], Compiled]
-    part: Callable[[GraphModule], Compiled]  # with the layouts that the fake tensors of the nodes have
+    part: Callable[[GraphModule], Compiled]  # its outputs have the layouts of the fake tensors
 
 
-# takes the kind of graph, the graph and its example inputs; returns a function that makes what is called instead of the graph
+# takes the kind of graph, the graph and its example inputs; returns a function from a `Compiler` to the callable to use
 ChooseCall = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiler], Any]]
 
 _lock = RLock()
@@ -41,7 +41,7 @@ def keeping_saved_tensors() -> Iterator[None]:
     Torch: `collect_bw_donated_buffer_idxs` returns the saved tensors whose memory a backward graph may overwrite.
     `config.donated_buffer=False` is not enough: a graph that was compiled with it raises for `retain_graph=True` wherever the
     option is not set, as in the threads of autograd (2.11, 2.13 and 2.15). The keys of the caches of AOTAutograd and inductor
-    do not include this choice, so they are disabled meanwhile.
+    do not include this choice, so these caches are disabled meanwhile.
     """
     from torch._functorch import config as functorch_config
     from torch._inductor import config as inductor_config
@@ -60,7 +60,7 @@ def _no_buffers(*args: Any, **kwargs: Any) -> list[int]:
 
 
 def with_inductor(choose_call: ChooseCall) -> Callable[[Any, Sequence[Any]], Any]:
-    """Return a backend that compiles graphs with inductor, and calls what `choose_call` makes of them.
+    """Return a backend that compiles graphs with inductor, and calls the callables that `choose_call` chooses for them.
 
     `choose_call(kind, gm, example_inputs)` is called before a graph is compiled. It returns a function that takes a `Compiler`
     and returns the callable to use for the graph.
@@ -72,7 +72,7 @@ def with_inductor(choose_call: ChooseCall) -> Callable[[Any, Sequence[Any]], Any
         from torch._functorch import config as functorch_config
         from torch._inductor.compile_fx import compile_fx
 
-        # the cache of AOTAutograd would return compiled graphs without this call; that of inductor is used
+        # the cache of AOTAutograd would return compiled graphs without calling `choose_call`; the cache of inductor is used
         with functorch_config.patch(enable_autograd_cache=False):
             return compile_fx(
                 gm, example_inputs, inner_compile=_inner(choose_call), config_patches={"triton.cudagraphs": False}
@@ -97,7 +97,7 @@ _OPTIONS_OF_PARTS = "is_backward", "is_inference", "graph_id", "cudagraphs", "bo
 
 
 def _compile_part(options: dict[str, Any], gm: GraphModule) -> Compiled:
-    """Compile a part of a graph; all results get the layout that their fake tensors have, since other parts rely on it."""
+    """Compile a part of a graph; all outputs get the layouts of their fake tensors, since other parts rely on them."""
     require("report_output_strides", "donated_inputs")
     from torch._guards import TracingContext
     from torch._inductor import config as inductor_config
@@ -109,8 +109,8 @@ def _compile_part(options: dict[str, Any], gm: GraphModule) -> Compiled:
     output.meta["original_output_strides"] = [value.stride() if isinstance(value, torch.Tensor) else None for value in values]
     inputs = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     with (
-        TracingContext.report_output_strides(),  # to nobody: AOTAutograd expects the strides of the results of the whole graph
-        # the indices of inputs that may be overwritten are those of the whole graph, and no part of the cache's key
+        TracingContext.report_output_strides(),  # discard the strides: AOTAutograd expects those of the whole graph
+        # the indices of donated inputs belong to the whole graph, and are not part of the cache key
         hooks.replace(hook_point("donated_inputs"), _no_buffers),
         inductor_config.patch(fx_graph_cache=False),
     ):

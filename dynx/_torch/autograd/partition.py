@@ -2,8 +2,8 @@
 
 Torch: `maybe_inline_graph_saved_tensors_hooks`, which inlines saved-tensor hooks that are GraphModules, and `prepare_hook_gm`,
 which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`; alike in 2.11, 2.13 and 2.15. Torch
-inlines only tensors of its mode `saved_tensors_hooks_filtering_mode`: "donated" leaves out all of them for a backend that keeps
-saved tensors, and those of activation checkpointing.
+inlines hooks only for the tensors that `saved_tensors_hooks_filtering_mode` selects: the default, "donated", selects none for a
+backend that keeps saved tensors, and none of activation checkpointing.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class Partition(NamedTuple):
 
     forward: GraphModule
     backward: GraphModule
-    user_outputs: int  # of the forward graph; all further outputs are saved
-    copied_outputs: int  # the first outputs of the forward graph, which are copied to inputs that the function changes
+    user_outputs: int  # number of outputs of the forward graph before the saved ones
+    copied_outputs: int  # number of first outputs of the forward graph, which are copied to inputs that the function mutates
     static: frozenset[int]  # inputs of the forward graph that are parameters or buffers
     trainable: frozenset[int]  # inputs that require a gradient
-    mutated: frozenset[int]  # inputs whose data the function changes: backward would read the new values
-    hooks: tuple[Any, Any] | None  # the GraphModules that are the current saved-tensor hooks
-    trace: Callable[[Callable[..., Any], tuple[Any, ...]], GraphModule]  # of a function of fake tensors
-    is_inductor: bool  # the graphs are compiled by inductor, which orders operators itself
+    mutated: frozenset[int]  # inputs whose data the function mutates: backward would read the new values
+    hooks: tuple[Any, Any] | None  # the current saved-tensor hooks if both are GraphModules
+    trace: Callable[[Callable[..., Any], tuple[Any, ...]], GraphModule]  # traces a function on fake tensors
+    is_inductor: bool  # whether inductor compiles the graphs, which orders operators itself
 
 
 OnPartition = Callable[[Partition], bool]
 
 
 def on_partition(callback: OnPartition) -> hooks.Wrapping:
-    """Call `callback` with the graphs of each compilation; where it returns True, torch does not inline hooks itself.
+    """Call `callback` with the graphs of each compilation; if it returns True, torch does not inline hooks itself.
 
-    What it raises ends the compilation.
+    An exception that it raises ends the compilation.
     """
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
 
@@ -69,7 +69,7 @@ def _partition(
     from torch._functorch._aot_autograd.utils import saved_tensors_hooks_are_inlineable, top_saved_tensors_hooks
 
     if compiled_autograd.in_compiled_autograd_region:
-        return None  # it has no backward graph of its own
+        return None  # the graph has no backward graph of its own
     top = top_saved_tensors_hooks()
     trainable = (index for index, info in enumerate(metadata.input_info) if info.requires_grad)
     return Partition(
@@ -87,7 +87,7 @@ def _partition(
 
 
 def hook_module(fn: Callable[..., Any], cache_hash: str) -> GraphModule:
-    """Return a GraphModule that calls `fn`, which torch takes for a hook that can be inlined.
+    """Return a GraphModule that calls `fn`, and that torch can inline as a saved-tensor hook.
 
     AOTAutograd's cache looks up `fn` by its module and name, and has `cache_hash` in its keys.
     """
@@ -97,12 +97,12 @@ def hook_module(fn: Callable[..., Any], cache_hash: str) -> GraphModule:
     call.meta.update(is_wrapped=True, user_cache_hash=cache_hash)
     graph.output(call)
     module = GraphModule(torch.nn.Module(), graph)
-    module.forward = torch.compiler.disable(fn)  # eager code calls it, between two graphs too, where Dynamo would compile it
+    module.forward = torch.compiler.disable(fn)  # for eager code, also between two graphs, where Dynamo would compile it
     return module
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has no data, since torch is tracing."""
+    """Return whether a tensor has no data because torch is tracing."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch._subclasses.functional_tensor import FunctionalTensor
 
@@ -110,7 +110,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 def only_element(constant: torch.Tensor) -> float | None:
-    """Return the element of a tensor that a graph holds, where torch is tracing; None for several elements, or without data.
+    """Return the element of a floating-point constant of a graph while torch is tracing; None for other tensors.
 
     Torch: `_disable_current_modes`, alike in 2.11, 2.13 and 2.15.
     """

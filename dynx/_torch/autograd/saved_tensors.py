@@ -1,4 +1,4 @@
-"""Saved-tensor hooks of the present thread: whether some are active, and what Dynamo sees of them.
+"""Saved-tensor hooks of the current thread: whether some are active, and which of them Dynamo sees.
 
 Torch: `_top_saved_tensors_default_hooks` and `_saved_tensors_hooks_is_enabled` of `torch._C._autograd`, and
 `DisabledSavedTensorsHooksVariable`, alike in 2.11, 2.13 and 2.15.
@@ -18,23 +18,23 @@ from dynx._torch.capabilities import hook_point
 from dynx.errors import DynxError
 
 _IGNORE_TRACING = False  # the argument `ignore_is_tracing`, which is positional
-IsOurs = Callable[[Any], bool]  # takes the pair of hooks on top
+IsOurs = Callable[[Any], bool]  # takes the top pair of hooks; returns whether it is of dynx
 
 
 def hooks_are_set() -> bool:
     """Return whether `torch.autograd.graph.saved_tensors_hooks` are active on this thread.
 
-    They are not while a graph runs into which they were inlined: AOTAutograd disables them meanwhile.
+    They are not active while a graph runs into which they were inlined, because AOTAutograd disables them meanwhile.
     """
     autograd = torch._C._autograd
     return autograd._top_saved_tensors_default_hooks(_IGNORE_TRACING) is not None and autograd._saved_tensors_hooks_is_enabled()
 
 
 def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
-    """Let the guards and the tracer of Dynamo see none of these hooks while gradients are disabled: nothing is saved then.
+    """Hide dynx's hooks from Dynamo's guards and tracer while gradients are disabled, since nothing is saved then.
 
-    Otherwise a function that was compiled under `torch.no_grad` would be compiled again for the hooks, into the same graph.
-    AOTAutograd sees them: it disables gradients itself where it compiles a graph that will save tensors.
+    Otherwise a function that was compiled under `torch.no_grad` would be recompiled for the hooks, into the same graph. The
+    hooks are not hidden from AOTAutograd, which itself disables gradients while it compiles a graph that will save tensors.
     """
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
 
 
 def _is_read_by_dynamo() -> bool:
-    """Return whether a module of Dynamo called `top_saved_tensors_hooks`."""
+    """Return whether the caller runs inside of a call of `top_saved_tensors_hooks` by a module of Dynamo."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "top_saved_tensors_hooks":
         frame = frame.f_back
@@ -61,9 +61,9 @@ def _module_of(frame: FrameType) -> str:
 
 
 def refuse_transforms(is_ours: IsOurs, error: Callable[[], DynxError]) -> hooks.Wrapping:
-    """Raise an error where a compiled function would call `torch.func.grad` under these hooks.
+    """Raise `error()` when Dynamo traces a call of `torch.func.grad` under dynx's hooks.
 
-    torch raises there too, but only after it has disabled saved-tensor hooks for the whole thread, and leaves them so.
+    Torch raises too, but only after it has disabled saved-tensor hooks for the whole thread, and does not enable them again.
     """
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Transforms of `torch.func` (vmap, grad, jvp) and forward-mode AD: whether this thread runs inside of some.
+"""Transforms of `torch.func` (vmap, grad, jvp) and forward-mode AD: whether any is active on this thread.
 
 Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_ad._current_level`, alike in 2.11, 2.13 and 2.15.
 """
@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 
 def forward_ad_level() -> Callable[[], int]:
-    """Return a function that returns the level of forward-mode AD that is active, -1 without one, in the least host time."""
+    """Return a fast function that returns the active level of forward-mode AD, -1 for none."""
     return partial(itemgetter("_current_level"), vars(forward_ad))
 
 

@@ -1,10 +1,10 @@
-"""Dict tags, with which torch skips the guards below a module while no dict of the module and its submodules has changed.
+"""Dict tags: torch skips the guards below a module while no dict of the module and its submodules has changed.
 
 Torch: `config.use_recursive_dict_tags_for_guards`, on in 2.11 and off from 2.13 on. It marks modules of a finished guard tree
-as "tag-safe roots" (`GuardManagerWrapper.find_tag_safe_roots`); this can be done later too, and cannot be undone. From 2.13 on,
-guards on tensors below a marked module are still evaluated. A new `__class__` of a module is not detected, nor a change inside
-of a function that it stores, and before Python 3.12 the dictionaries are compared through pointers that may dangle
-(pytorch#188101).
+as "tag-safe roots" (`GuardManagerWrapper.find_tag_safe_roots`), which is also possible later, and cannot be undone. From 2.13
+on, guards on tensors below a marked module are evaluated nevertheless. Neither a new `__class__` of a module nor a change
+inside of a function that it stores is detected, and before Python 3.12 torch compares the dicts through pointers that may
+dangle (pytorch#188101).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def mark(guards: Any) -> None:
 
 
 def marked(tree: RawNode) -> list[RawNode]:
-    """Return the nodes of a guard tree, all modules, for which torch uses dict tags."""
+    """Return the nodes of a guard tree for which torch uses dict tags; all of them are modules."""
     return [node for node in tree.walk() if node.manager.is_tag_safe_root()]
 
 
@@ -44,7 +44,9 @@ def may_read_freed_memory() -> bool:
 
 
 def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
-    """Build a guard tree with dict tags over new modules with these dicts and tensors; return it and the locals to check.
+    """Build a guard tree with dict tags; return its root and the locals to check.
+
+    The tree guards a new module for each list in `contents`, which stores the dicts and tensors of that list as attributes.
 
     Timing this tree measures the cost of dict tags without enabling them in a tree that is in use.
     """

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 class RawEntry(NamedTuple):
     """One entry of Dynamo's cache: a compiled version of a function or resume function, with its guards and backend."""
 
-    code: CodeType  # the original code, of the function or of a resume function
+    code: CodeType  # the code of the function or resume function before compilation
     compile_id: str
-    backend: str
-    cache_key: Any  # of a keyed backend, else None
-    region: int  # -1 for an entry without a region
+    backend: str  # its name
+    cache_key: Any  # the key by which `dynx.compile` compares backends; None for other backends
+    region: int  # the id of its `isolate_recompiles` region, -1 for none
     compiled: CodeType  # the code that torch runs instead
     guards: Any  # `GuardManagerWrapper`
     is_pinned: bool = False

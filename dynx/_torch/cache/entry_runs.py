@@ -1,6 +1,6 @@
 """Observe which cache entries a call runs, and the locals that their guards checked.
 
-Torch runs an entry as a frame with the compiled code and the locals of the function, which a profile function observes.
+Torch runs an entry as a frame with the compiled code and the locals of the function; a profile function observes such frames.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class FrameRun(NamedTuple):
 def frames_run(
     call: Callable[[], object], entries: Iterable[RawEntry], at_start: Callable[[FrameRun], object] | None = None
 ) -> list[RawEntry]:
-    """Execute `call` and return which of `entries` it runs on this thread, in order. Raises what `call` raises.
+    """Run `call` and return which of `entries` it runs on this thread, in order. Raises what `call` raises.
 
-    `at_start` is called before the first instruction of each entry; Dynamo is disabled during that call.
+    `at_start` is called before the first instruction of each entry, with Dynamo disabled.
     """
     require("set_eval_frame")
     from torch._C._dynamo import eval_frame

@@ -1,10 +1,11 @@
-"""Hold calls of compiled code at their beginning while another thread waits for a moment to change Dynamo's cache.
+"""Hold new calls of compiled code while another thread waits to change Dynamo's cache.
 
-Where many threads call compiled code, one of them is always in a call. The gate lets calls that have begun end, with the
-compiled code that they call in turn, and holds calls that begin. It is in torch's way only while it is closed.
+If many threads call compiled code, at least one of them is in a call at any time. While the gate is closed, new calls wait;
+calls that began before continue, including the calls of compiled code that they make in turn. An open gate hooks nothing.
 
-Torch: `eval_frame._maybe_set_eval_frame`, by which the function around compiled code turns Dynamo on when a call begins and off
-when it ends. Dynamo is off when it is called, and does not trace what runs there. Alike in 2.11, 2.13 and 2.15.
+Torch: `eval_frame._maybe_set_eval_frame`, with which the function around compiled code sets Dynamo's callback when a call
+begins, and the previous callback when it ends. Dynamo is off when this function is called, and does not trace the code of the
+hook. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from typing import Any, Final
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import subscribe
 
-_LONGEST: Final = 60.0  # seconds: a call is never held for longer, whatever happens to the thread that closed the gate
+_LONGEST: Final = 60.0  # seconds; a call is not held for longer, even if the thread that closed the gate never opens it
 
 _lock = threading.Lock()
-_closed_by: dict[int, int] = {}  # thread ids; how often each has closed the gate
+_closed_by: dict[int, int] = {}  # by thread id: how often the thread has closed the gate
 _opened = threading.Condition(_lock)
 _openings = 0  # how often the gate was opened
 
 
 @contextmanager
 def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
-    """Hold calls of compiled code that begin in other threads inside this block.
+    """Hold calls of compiled code that other threads begin inside this context.
 
     Args:
-        readers: returns the code objects of the functions that read the cache; a call inside of one of them is not held.
+        readers: Returns the code objects of the functions that read the cache; a call inside of such a function is not held.
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -59,9 +60,9 @@ def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
 
 
 def wait(readers: frozenset[CodeType]) -> None:
-    """Wait while the gate is closed, unless this thread has closed it, or is inside of a call that has begun before.
+    """Wait while the gate is closed, unless this thread has closed it, or is inside of an earlier call that reads the cache.
 
-    The caller is a function that reads the cache, and has not begun to read it.
+    The caller is a function that reads the cache, and calls this first.
     """
     if not _closed_by or threading.get_ident() in _closed_by or _readers_in_stack(readers) > 1:
         return
@@ -69,7 +70,7 @@ def wait(readers: frozenset[CodeType]) -> None:
 
 
 def dynx_holds_this_call() -> None:
-    """Wait until the gate is open. A thread in this function does not read the cache: its name in the stack says so."""
+    """Wait until the gate is open. `quiescence` recognizes by this name in its stack that a thread does not read the cache."""
     with _opened:
         before = _openings
         _opened.wait_for(lambda: not _closed_by or _openings != before, timeout=_LONGEST)

@@ -45,7 +45,7 @@ def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mappi
 
 
 class RefusedCall(NamedTuple):
-    """A call that would be recompiled, under the stance "fail_on_recompile", which raises instead."""
+    """A call that needs a recompilation, which torch refuses under the stance "fail_on_recompile"."""
 
     code: CodeType
     locals: Mapping[str, Any]
@@ -56,7 +56,7 @@ class RefusedCall(NamedTuple):
 def refused_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RefusedCall:
     """Read the arguments of torch's recompilation logger, as the stance "fail_on_recompile" calls it.
 
-    Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports at the call, alike in 2.11, 2.13 and 2.15.
+    Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports when it calls it; alike in 2.11, 2.13 and 2.15.
     """
     arguments = dict(zip(("entries", "frame", "backend"), args, strict=False)) | kwargs
     frame = arguments["frame"]

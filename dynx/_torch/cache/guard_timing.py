@@ -1,8 +1,8 @@
 """Measure how long the guards of a cache entry take to evaluate, for each subtree of the guard tree.
 
 Torch: `RootGuardManager.clone_manager` copies the nodes of a tree that a filter selects, with their leaf guards; a copy is
-timed through `.check`. The tree that is in use is only evaluated. Copies have no dict tags, so their times are those of guards
-that are really evaluated. Alike in 2.11, 2.13 and 2.15.
+timed through `.check`. The tree in use is evaluated, not changed. Copies have no dict tags, so none of their guards is
+skipped. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class TimedNode(NamedTuple):
 class GuardTimes:
     """A timer of a guard tree and each of its subtrees, evaluated on locals for which all guards pass.
 
-    All parts are added before any is timed. They are then timed in rounds: a moment in which the machine is slow affects one
-    round of every part, not all rounds of one part.
+    All parts are added before any part is timed. They are then timed in rounds, so that a moment in which the machine is slow
+    affects one round of every part, not all rounds of one part.
     """
 
     def __init__(self, tree: RawNode, locals: Mapping[str, Any]) -> None:
@@ -47,12 +47,12 @@ class GuardTimes:
         self._add_part(tree, [])
 
     def add_copy(self, nodes: Iterable[RawNode]) -> Callable[[], float]:
-        """Add a copy of the tree with only these nodes, which must be connected; return a getter of its nanoseconds."""
+        """Add a copy of the tree with only these nodes, which must be connected; return a getter of its time in ns."""
         run = self._copy({node.manager for node in nodes})
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Add another `RootGuardManager`, with locals of its own, to the timer; return a getter of its nanoseconds."""
+        """Add a `RootGuardManager` of another tree, with locals to check; return a getter of its time in ns."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 
@@ -90,7 +90,7 @@ class GuardTimes:
     def _part(self, node: RawNode, total: float, before: float) -> TimedNode:
         """Distribute a node's total time over the node itself and its children, in proportion to their separate timings.
 
-        Separately, each child also bears the cost that they share: one iteration over a dictionary reaches all its values.
+        Timed separately, each child includes the cost that all children share, such as the iteration over a dict.
         """
         until = self._ns(self._own[id(node)])
         own, inner = max(0.0, until - before), [max(0.0, self._ns(self._total[id(child)]) - until) for child in node.children]

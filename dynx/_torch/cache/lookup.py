@@ -1,8 +1,8 @@
 """Find the cache entry that torch would run for a call, without running the function.
 
 The call is really made: Python binds the arguments, and torch's own lookup evaluates the guards, with the callback, region and
-stance that the call would have. The frame that results, of the function or of compiled code, is stopped by a profile function
-before its first instruction. Where torch would compile, it calls a callback of dynx, which stops the frame too.
+stance that the call would have. A profile function stops the resulting frame, of the function or of compiled code, before its
+first instruction. If torch would compile the frame, it calls a callback of dynx instead, which stops the frame too.
 
 Torch: `_TorchDynamoContext`, which a compiled function closes over as `self`, `_callback_from_stance`, and the functions of
 `torch._C._dynamo.eval_frame`; alike in 2.11, 2.13 and 2.15, without regions in 2.11.
@@ -28,21 +28,21 @@ from dynx._torch.compilation.unwrap import code_of
 class Compiled(NamedTuple):
     """A function that torch.compile returned, taken apart."""
 
-    fn: Any  # that it calls with the callback set
-    code: CodeType  # of the frame that torch looks up
+    fn: Any  # the function that it calls while the callback is set
+    code: CodeType  # of the frame that torch looks up in the cache
     context: Any  # `_TorchDynamoContext`
 
 
 class Missed(NamedTuple):
-    """A call for which torch would run no cache entry, with what it would do instead; must not outlive the call."""
+    """A call for which torch would run no cache entry, and what torch would do instead; must not outlive the call."""
 
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
     backend: Any
-    entries: list[RawEntry]  # that torch checked
+    entries: list[RawEntry]  # the entries that torch checked
     has_tensor: bool
     limit: str | None  # name of the limit that another compilation would exceed
-    limit_raises: bool  # instead of running the function eagerly
+    limit_raises: bool  # whether torch would raise at that limit, instead of running the function eagerly
     reaches_compiler: bool  # whether torch would call its compiler
     stance: str
     skipped: str | None  # why torch skips the frame before it looks for tensors
@@ -109,7 +109,7 @@ def look_up(
 
     def stop_at_first_instruction(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and id(frame.f_code) in watched:
-            stopped.append((frame.f_code, frame.f_locals, frame.f_globals))  # no call here: it would be looked up too
+            stopped.append((frame.f_code, frame.f_locals, frame.f_globals))  # no calls: Dynamo would look up their frames
             raise _Stop
 
     skip_code(stop_at_first_instruction.__code__)
@@ -203,7 +203,10 @@ def _missed(frame: Any, compiled: Compiled, callback: Any, *, reaches_compiler: 
 
 
 def _why_skipped(code: CodeType) -> str | None:
-    """Return why torch skips a frame: the conditions of `CatchErrorsWrapper.__call__` that depend on settings and files."""
+    """Return why torch skips a frame because of a setting, a mode or its file; None if it does not.
+
+    Torch: the conditions of `CatchErrorsWrapper.__call__`.
+    """
     from torch._dynamo import config, trace_rules
     from torch.utils import _python_dispatch
 

@@ -1,7 +1,7 @@
 """Pin cache entries: torch checks pinned entries before all others of a code object, whatever the backend.
 
 Torch: the entries that precompiled packages load (`_load_precompile_entry`), alike in 2.11, 2.13 and 2.15. Torch returns only
-the guards of each, so the other fields of pinned entries are stored here; those of packages stay unknown.
+the guards of such an entry, so this module stores the other fields of those that dynx pinned; entries of packages are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dynx._torch.capabilities import require
 
 
 class _Pinned(NamedTuple):
-    entry: RawEntry  # without code and guards, which would keep the key of the weak dictionary alive
+    entry: RawEntry  # without code and guards, which would keep the key of `_pinned` alive
     alive: tuple[Any, ...]  # objects that the guards compare by id(): a new object could get the same address
 
 

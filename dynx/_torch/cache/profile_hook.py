@@ -9,6 +9,7 @@ from typing import Any
 def free_profile_hook() -> tuple[Any, Any]:
     """Return the getter and setter of Python's profile function, or those of its trace function if a profiler is running.
 
-    A profiler written in C, such as cProfile, cannot be restored from Python once it was replaced.
+    The hook of a running profiler is not replaced, because one that is written in C, such as cProfile, cannot be restored from
+    Python.
     """
     return (sys.getprofile, sys.setprofile) if sys.getprofile() is None else (sys.gettrace, sys.settrace)

@@ -1,10 +1,10 @@
 """Change Dynamo's cache of compiled code while no other thread reads it.
 
-A call of compiled code reads the cache without a lock, and may release the GIL while it evaluates guards. An entry that another
-thread removes meanwhile is freed while it is in use, and torch crashes (so does `torch._dynamo.reset()`, in 2.11, 2.13 and
-2.15). So calls that begin are held (`gate`), and the change is made once no thread is in a call that began before.
+A call of compiled code reads the cache without a lock, and may release the GIL while it evaluates guards. If another thread
+removes an entry meanwhile, the entry is freed while it is in use, and torch crashes (`torch._dynamo.reset()` can cause this,
+in 2.11, 2.13 and 2.15). Therefore new calls are held (`gate`), and the change is made when no thread is in an earlier call.
 
-Torch: the function around compiled code, `eval_frame.compile_wrapper`, whose name is read from a compiled function.
+Torch: the function around compiled code, `eval_frame.compile_wrapper`, whose code is read from a compiled function.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dynx.errors import UsageError
 _registered: list[Any] = []  # functions that read the cache, besides calls of compiled code
 
 _TIMEOUT = 30.0  # seconds
-_PAUSE = 0.0005  # seconds between two looks at the other threads
-_FIRST_HOLD = 0.1  # seconds for which calls are held at first, then let begin for as long, then held for twice as long
+_PAUSE = 0.0005  # seconds between two checks of the other threads
+_FIRST_HOLD = 0.1  # seconds for which new calls are held, then admitted for as long; each further hold is twice as long
 _MOST_NAMES = 5  # of threads in an error message
 _BUFFER = 1 << 22  # bytes: the stacks of a hundred threads with a hundred frames each
 _TRUNCATED = b"\n  ...\n"
-_MORE_THREADS = b"\n...\n"  # `faulthandler` writes the stacks of a hundred threads
+_MORE_THREADS = b"\n...\n"  # written by `faulthandler` after the stacks of a hundred threads, instead of further stacks
 
 
 def register_reader(function: Any) -> None:
@@ -42,15 +42,15 @@ def register_reader(function: Any) -> None:
 
 
 def hold() -> None:
-    """Wait while another thread changes the cache; the caller is a registered reader that has not begun to read."""
+    """Wait while another thread changes the cache; a registered reader calls it before it reads."""
     gate.wait(_reader_codes())
 
 
 def when_quiet(change: Callable[[], Any], operation: str) -> Any:
     """Call `change` at a moment when no other thread is in a call of compiled code, and return its result.
 
-    Calls that other threads begin are held meanwhile, for half of the time: a thread that is in a call may wait for one that is
-    held. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute.
+    Meanwhile new calls of other threads are alternately held and admitted, since a thread in a call may wait for a thread whose
+    call is held. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute.
     """
     if _is_compiling(sys._getframe()):
         raise UsageError(
@@ -76,26 +76,26 @@ def when_quiet(change: Callable[[], Any], operation: str) -> Any:
 
 
 class _Look(NamedTuple):
-    """What the other threads do at one moment."""
+    """The state of the other threads at one moment."""
 
     busy: frozenset[int]  # the ids of threads that are calling compiled code or reading the cache
-    deep: frozenset[int]  # those with so long a stack that a call may be further out
+    deep: frozenset[int]  # busy threads whose stack is so long that a call may be in its outer frames, which are not seen
     is_complete: bool  # whether all threads were seen
 
 
 class _Hold(NamedTuple):
-    """What happened while calls were held."""
+    """The outcome of one period in which calls were held."""
 
     outcome: Literal["changed", "timeout"]
     result: Any
-    looks: int
-    stayed: frozenset[int]  # threads that were busy at every look
+    looks: int  # how often the other threads were checked
+    stayed: frozenset[int]  # threads that were busy at every check
     seconds: float
     last: _Look
 
 
 def _change_within(seconds: float, change: Callable[[], Any], stacks: _Stacks) -> _Hold:
-    """Look at the other threads, at least once, until none is busy or the seconds are over; if none is, call `change`."""
+    """Call `change` as soon as no other thread is busy; give up after `seconds`, but check the threads at least once."""
     from torch._dynamo.convert_frame import compile_lock
 
     readers, begin, looks = _reader_lines(), time.monotonic(), 0
@@ -114,7 +114,7 @@ def _change_within(seconds: float, change: Callable[[], Any], stacks: _Stacks) -
 
 
 def _why_not(hold: _Hold) -> str:
-    """Return why the cache could not be changed, as far as it was seen."""
+    """Return why the cache could not be changed, for an error message."""
     if not hold.last.is_complete:
         return "more than 100 threads are running, which Python cannot look at all at once"
     if not hold.stayed:
@@ -129,9 +129,10 @@ def _why_not(hold: _Hold) -> str:
 
 
 class _Stacks:
-    """The stacks of all threads as text: `faulthandler` writes them, `mmap` reads them, as reading a file releases the GIL.
+    """The stacks of all threads as text, written to a file by `faulthandler`.
 
-    `sys._current_frames()` would create frame objects, which is not safe for the frames that torch runs.
+    The file is read through `mmap`, because reading it otherwise would release the GIL. `sys._current_frames()` would create
+    frame objects, which is not safe for the frames that torch runs.
     """
 
     def __enter__(self) -> _Stacks:
@@ -154,9 +155,10 @@ class _Stacks:
 
 
 def _look(stacks: bytes, readers: tuple[bytes, ...]) -> _Look:
-    """Return which of the other threads read the cache. A thread whose call is held has not begun to.
+    """Return which of the other threads read the cache; a thread whose call is held does not.
 
-    `faulthandler` writes only the innermost hundred frames; a longer stack counts as busy, since the call may be further out.
+    `faulthandler` writes only the innermost hundred frames; a thread with a longer stack counts as busy, since a call may be in
+    the outer frames.
     """
     busy, deep = set(), set()
     for thread in stacks.split(b"\n\n"):

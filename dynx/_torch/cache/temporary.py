@@ -1,8 +1,8 @@
-"""Leave no trace of what is compiled for a moment: cache entries, decisions to skip frames, global names, torch's counters.
+"""Remove what temporary compilations leave: cache entries, decisions to skip frames, global names, counts in torch's counters.
 
-Torch: `convert_frame.register_bytecode_hook`, which is called with the code object of each frame that Dynamo compiles and the
-code that it becomes, `utils.CleanupManager`, which removes most names that Dynamo adds to globals, and `utils.counters`. Names
-such as `__import_torch` remain in globals, and the modules that they stand for in the cache of
+Torch: `convert_frame.register_bytecode_hook`, whose hooks are called with the code object of each frame that Dynamo compiles
+and the compiled code; `utils.CleanupManager`, which removes most names that Dynamo adds to globals; and `utils.counters`. Torch
+does not remove names such as `__import_torch` from globals, nor their modules from the cache of
 `symbolic_convert._import_module`. Alike in 2.11, 2.13 and 2.15.
 """
 
@@ -20,12 +20,15 @@ from dynx._torch.capabilities import hook_point, require
 from dynx._torch.compilation.frame import compile_call
 from dynx._torch.hooks import subscribe
 
-_OF_DYNAMO = "__import_"  # the other names are removed with the compiled code
+_OF_DYNAMO = "__import_"  # other names are removed by `_remove_names_of`
 
 
 @contextmanager
 def nothing_remains() -> Iterator[None]:
-    """Remove at the end the cache entries of code that had none before, and restore torch's counters."""
+    """Undo the compilations inside this context.
+
+    Remove the cache entries of code that had none before, and the names that Dynamo added to globals; restore torch's counters.
+    """
     require("bytecode_hook", "counters", "global_names", "module_cache")
     from torch._dynamo.convert_frame import register_bytecode_hook
     from torch._dynamo.symbolic_convert import _import_module
@@ -51,7 +54,7 @@ def nothing_remains() -> Iterator[None]:
 
     scopes: dict[int, tuple[dict[str, Any], set[str]]] = {}
     before = {name: Counter(values) for name, values in counters.items()}
-    _import_module.cache_clear()  # a module that has replaced another one of its name is not in it
+    _import_module.cache_clear()  # it may hold a module that was replaced by another module of the same name
     subscription = subscribe(hook_point("compile"), before_compile, on_error=on_error, this_thread_only=True)
     handle = register_bytecode_hook(on_compile)
     try:
@@ -72,9 +75,9 @@ def nothing_remains() -> Iterator[None]:
 
 
 def _remove_names_of(compiled: CodeType) -> None:
-    """Remove the global names, such as of resume functions, that Dynamo gave to compiled code which no longer runs.
+    """Remove the global names, such as those of resume functions, that Dynamo added for compiled code that no longer runs.
 
-    Torch does so when the code object is freed, but holds a reference to one that has run until Python exits.
+    Torch removes them when the code object is freed, but keeps a code object that has run alive until Python exits.
     """
     from torch._dynamo.utils import CleanupManager
 

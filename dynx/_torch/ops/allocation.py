@@ -15,7 +15,7 @@ from dynx._torch.ops.cuda_graphs import current_device
 
 
 def allocator_like(tensor: Any) -> Callable[[], Any]:
-    """Return a function that allocates a tensor of the class, dtype, device, sizes and strides of a dense tensor."""
+    """Return a function that allocates a tensor like a dense tensor, as `torch.empty_like` does, strides included."""
     import torch
 
     require("allocate_on_cpu", "allocate_on_cuda")

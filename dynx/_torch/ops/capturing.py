@@ -1,4 +1,4 @@
-"""Let libraries see a capture that is none of CUDA's."""
+"""Report a capture by the emulator of CUDA graphs to libraries that ask torch for captures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dynx._torch.capabilities import hook_point
 
 
 def report_as_capturing(is_capturing: Callable[[], bool]) -> hooks.Wrapping:
-    """Let `torch.cuda.is_current_stream_capturing` also return True where `is_capturing` does, until the handle is removed.
+    """Make `torch.cuda.is_current_stream_capturing` also return True if `is_capturing` does, until the handle is removed.
 
-    Libraries ask it before they read a value: transformers, for example, where it creates masks.
+    Libraries call it before they read the value of a tensor, as transformers does when it creates masks.
     """
 
     def make(original: Callable[[], bool]) -> Callable[[], bool]:

@@ -60,18 +60,18 @@ def profiler_check() -> Callable[[], bool]:
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:
-    """Return whether two `torch.Generator` objects are one generator: operators get a new object for the same one."""
+    """Return whether two `torch.Generator` objects are one generator: operators receive a new Python object for it."""
     return bool(generator._cdata == other._cdata)
 
 
 def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> None:
     """Clean up after a failed CUDA graph capture: unmark generators as captured, and release the memory pool.
 
-    An empty capture unmarks the device's generator and `generators`. A new state for a generator would do so too, but graphs
-    that were captured before have the old one: they would draw the same random numbers in each replay, whatever
-    `torch.manual_seed` sets. It runs on `stream`, which nobody else may use meanwhile.
+    An empty capture on `stream`, which must not be used meanwhile, unmarks the device's generator and `generators`. A new state
+    would unmark a generator too, but graphs that were captured before keep the old state: they would draw the same random
+    numbers in each replay, whatever `torch.manual_seed` sets.
 
-    Torch: `CUDAGraph.capture_end` raises before it does so itself, as seen in 2.11 (pytorch#190348).
+    Torch: `CUDAGraph.capture_end` raises before it cleans up itself, as seen in 2.11 (pytorch#190348).
     """
     import torch
     from torch import _C
@@ -83,16 +83,16 @@ def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> N
     for generator in generators:
         graph.register_generator_state(generator)
     with torch.cuda.device(device), torch.cuda.stream(stream), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the graph is empty
+        warnings.simplefilter("ignore")  # "the graph is empty"
         graph.capture_begin(capture_error_mode="thread_local")
         graph.capture_end()
 
 
 def clear_error_of_solver(device: Any) -> None:
-    """Call cuSOLVER after a failed capture, if the process has loaded it: it reports the error of the capture once more.
+    """Call cuSOLVER after a failed capture, if the process has loaded it, and ignore the error, which is that of the capture.
 
-    The first decomposition after it would raise otherwise, in the user's code (seen with torch 2.11 and CUDA 13, in bare torch
-    too).
+    Otherwise the next decomposition in the user's code would raise this error (seen with torch 2.11 and CUDA 13, also without
+    dynx).
     """
     import torch
 
@@ -105,12 +105,12 @@ def _has_loaded(library: str) -> bool:
     try:
         with open("/proc/self/maps") as maps:
             return any(library in line for line in maps)
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return True
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:
-    """Return a function `(tensors, addresses, indices)` that checks the data pointers of the tensors at these indices."""
+    """Return a predicate `(tensors, addresses, indices)`: at these indices, the tensors have these data pointers."""
     from torch import _C
 
     return getattr(_C, "_tensors_data_ptrs_at_indices_equal", None) or _are_at

@@ -1,7 +1,7 @@
 """Checks that take a fraction of a microsecond: the metadata of tensors, classes, settings of torch, and changes to dicts.
 
 Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard`, and `RootGuardManager` with its `add_…_guard`, from which
-Dynamo builds its guards. The version of a dict changes with every change to it, also of a value.
+Dynamo builds its guards. The version of a dict changes with every change to it, also if only a value changes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
 
 
 def sameness_check(objects: Sequence[Any], functions: Sequence[Any], lists: Sequence[list[Any]]) -> Callable[[], bool]:
-    """Return a predicate that is true while all of this is as it is now, in one call of torch.
+    """Return a fast predicate that is true while the state is unchanged; it makes one call into C++.
 
-    It compares the classes of objects, the code of functions, which objects are in lists, settings of torch (autocast, grad
-    mode, default dtype, determinism and precision), and that no mode of `__torch_function__` is active.
+    The state is the class of each object, the code of each function, the identity of the elements of each list, and torch's
+    global settings (autocast, grad mode, default dtype, determinism and precision). No `TorchFunctionMode` may be active.
     """
     require("type_guards", "id_guards", "length_guards", "function_mode_guard", "global_state_guard", "guard_manager_kinds")
     from torch._C._dynamo.guards import GlobalStateGuard
@@ -50,7 +50,7 @@ def sameness_check(objects: Sequence[Any], functions: Sequence[Any], lists: Sequ
     root, managers = _guard_managers(values)
     root.add_global_state_guard(GlobalStateGuard(), ["settings"], None)
     root.add_torch_function_mode_stack_guard([], ["modes"], None)
-    held: list[Any] = [type(value) for value in objects]  # no other object gets the id of one that lives
+    held: list[Any] = [type(value) for value in objects]  # keep these alive, so that their id() is not reused
     for value, manager in zip(objects, managers, strict=False):
         manager.add_type_match_guard(id(type(value)), ["class"], None)
     for function, manager in zip(functions, managers[len(objects) :], strict=False):
@@ -67,7 +67,7 @@ def sameness_check(objects: Sequence[Any], functions: Sequence[Any], lists: Sequ
 
 
 def _guard_managers(values: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """Return a manager of guards that checks a list of these values, and a manager for each element."""
+    """Return the root of a guard tree that checks a list of these values, and the guard manager of each element."""
     require("guard_manager_kinds")
     from torch._C._dynamo.guards import RootGuardManager
     from torch._dynamo.guards import GuardManagerType
@@ -76,7 +76,7 @@ def _guard_managers(values: Sequence[Any]) -> tuple[Any, list[Any]]:
     kind = GuardManagerType.GUARD_MANAGER
     managers = [
         root.list_getitem_manager(key=index, source=f"[{index}]", example_value=None, guard_manager_enum=kind)
-        for index in range(len(values))  # without examples, of which it reads attributes
+        for index in range(len(values))  # torch would read attributes of example values
     ]
     return root, managers
 
@@ -93,9 +93,9 @@ def hooks_of_all_modules() -> list[dict[Any, Any]]:
 
 
 def attributes_of_class(kind: type) -> dict[str, Any]:
-    """Return the dict of a class, which `vars` only shows: changes to it are noticed as those of other dicts are.
+    """Return the dict behind the read-only proxy `vars(kind)`, so that `change_check` can detect changes to a class.
 
-    It must not be changed. Raises TypeError if Python keeps it in another way.
+    The dict must not be changed. Raises TypeError if Python does not keep the attributes in a dict.
     """
     for value in gc.get_referents(vars(kind)):
         if type(value) is dict:

@@ -22,9 +22,9 @@ def weak_tensor(tensor: Any) -> Any:
 
 
 def uses_of_memory(tensor: Any) -> int:
-    """Return how many tensors and other objects of C++ use the storage of a tensor, that tensor included.
+    """Return how many tensors and other C++ objects use the storage of a tensor, including that tensor.
 
-    Returns 0 where torch does not tell: not all builds have to have `_storage_Use_Count`.
+    Returns 0 if this build of torch has no `_storage_Use_Count`.
     """
     count = getattr(torch._C, "_storage_Use_Count", None)
     storage = tensor.untyped_storage()
@@ -32,7 +32,7 @@ def uses_of_memory(tensor: Any) -> int:
 
 
 def is_used(storage: Any) -> bool:
-    """Return whether anything besides this Python object uses a storage; True where torch does not tell."""
+    """Return whether anything besides this Python object uses a storage; True if torch has no `_storage_Use_Count`."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     return count is None or int(count(storage._cdata)) > 1
 
@@ -49,11 +49,11 @@ class WeakMemory:
         self._dtype, self._is_conj, self._is_neg = tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
     def is_alive(self) -> bool:
-        """Return whether the storage of the tensor is still allocated; only a weak reference to it is kept."""
+        """Return whether the storage of the tensor has not been freed."""
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Rebuild the tensor over the storage that is at its address now; None if no storage is there."""
+        """Rebuild the tensor over its storage, or over a new storage at the same address; None if neither exists."""
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))
 
@@ -66,7 +66,7 @@ class WeakMemory:
         return with_bits(tensor, is_conj=self._is_conj, is_neg=self._is_neg)
 
     def _storage(self) -> Any:
-        if self._weak.expired():  # the allocator may have given the address to another tensor since
+        if self._weak.expired():  # the allocator may have reused the address for another tensor
             plain = (tensor for tensor in gc.get_objects() if type(tensor) in (torch.Tensor, torch.nn.Parameter))
             at_address = [tensor for tensor in plain if _address(tensor) == self.address]
             return at_address[0].untyped_storage() if at_address else None

@@ -1,4 +1,4 @@
-"""Memory pools of CUDA graphs, the segments of memory that torch's CUDA allocator has, and cuBLAS workspaces.
+"""Memory pools of CUDA graphs, the memory segments of torch's CUDA allocator, and cuBLAS workspaces.
 
 Torch: `torch._C._cuda_beginAllocateCurrentThreadToPool`, `_cuda_endAllocateToPool`, `_cuda_releasePool`,
 `_cuda_memorySnapshot` and `_cuda_clearCublasWorkspaces`, which builds without CUDA lack.
@@ -16,8 +16,8 @@ from weakref import WeakSet, finalize
 def segments() -> list[Mapping[str, Any]]:
     """Return the memory segments of torch's CUDA allocator, on all devices, as `torch.cuda.memory_snapshot` does.
 
-    That function releases integers that it does not own: after calls with the id of a pool, the process crashes, in Python
-    3.11 also after many calls without (pytorch#196366).
+    `memory_snapshot` itself releases references to integers that it does not own, which crashes the process after calls with
+    the id of a pool, and in Python 3.11 also after many calls without it (pytorch#196366).
     """
     from torch import _C
 
@@ -26,7 +26,7 @@ def segments() -> list[Mapping[str, Any]]:
 
 
 def clear_workspaces() -> None:
-    """Free the cuBLAS workspaces of all streams and threads, which make new ones."""
+    """Free the cuBLAS workspaces of all streams and threads; torch allocates new workspaces when they are needed."""
     from torch import _C
 
     _C._cuda_clearCublasWorkspaces()
@@ -37,9 +37,9 @@ class Pool:
 
     Args:
         device: Index of the device.
-        what: Whose memory it is, for users.
+        what: The owner of the memory, for messages.
 
-    The pool of a plain `graph_pool_handle` cannot be used any more once its first graph is freed. Torch:
+    A pool that has only a `graph_pool_handle` cannot be used any more after its first graph is freed. Torch:
     `torch.cuda.use_mem_pool` begins, ends and releases a pool in this order; `torch.cuda.MemPool` also lives as long as its
     object, but empties caches when it is freed, and aborts if that happens during a capture (2.11).
     """
@@ -85,7 +85,7 @@ class PoolUse(NamedTuple):
 
 
 def pool_uses() -> list[PoolUse]:
-    """Return how much memory each pool has, those of the same owner next to each other."""
+    """Return the memory of each pool, sorted by device, owner and size, the largest first."""
     pools = {tuple(pool.handle): pool for pool in tuple(_pools)}
     if not pools:
         return []

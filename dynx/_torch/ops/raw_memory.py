@@ -1,4 +1,4 @@
-"""Read the memory of CUDA's allocator as numbers.
+"""Search the memory of torch's CUDA allocator for addresses.
 
 Torch: `torch._C._construct_storage_from_data_pointer`, as `torch._inductor.cudagraph_trees` uses it (2.11, 2.13, 2.15).
 """
@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-_WORD = 8
-_CHUNK = 1 << 22  # words at a time: what is computed for each takes some 20 bytes
+_WORD = 8  # bytes
+_CHUNK = 1 << 22  # words that are searched at a time; each needs about 20 bytes of temporary memory
 
 
 def holds_address(segments: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]], device: torch.device) -> bool:
-    """Return whether aligned words of device memory are addresses in given ranges.
+    """Return whether any aligned word of device memory is an address in one of the ranges.
 
     Args:
-        segments: Start and end of the memory to search, in segments of the allocator.
-        ranges: Start and end of the ranges, the end not included.
+        segments: Start and end of each memory segment of the allocator to search.
+        ranges: Start and end of each range of addresses, the end not included.
         device: The device of the memory.
     """
     bounds = sorted(bound for start, end in _merged(ranges) for bound in (start, end))

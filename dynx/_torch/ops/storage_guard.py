@@ -20,7 +20,7 @@ class StorageGuard(NamedTuple):
 def storage_guard() -> StorageGuard | None:
     """Return torch's functions that count references to a storage and forbid access to it; None if torch lacks them.
 
-    They are not wrapped, since the first one is called in every replay.
+    They are not wrapped, since `count` is called in every replay.
     """
     from torch import _C
 

@@ -11,7 +11,7 @@ import torch
 
 
 def with_bits(tensor: torch.Tensor, *, is_conj: bool, is_neg: bool) -> torch.Tensor:
-    """Return a view whose conjugate and negative bits are set like this."""
+    """Return the tensor, or a view of it, with these conjugate and negative bits."""
     if tensor.is_conj() != is_conj:
         tensor = tensor.conj()
     return torch._neg_view(tensor) if tensor.is_neg() != is_neg else tensor
@@ -20,7 +20,7 @@ def with_bits(tensor: torch.Tensor, *, is_conj: bool, is_neg: bool) -> torch.Ten
 def view_of_memory(
     base: torch.Tensor, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> torch.Tensor:
-    """Return a view of the memory of `base`, with an offset in bytes from its first element.
+    """Return a view of the memory of `base` with another dtype and layout.
 
     Args:
         base: A strided tensor.
@@ -30,7 +30,7 @@ def view_of_memory(
         offset: Bytes from the first element of `base` to that of the view; may be negative.
 
     Returns:
-        A view that shares its version with `base`.
+        A view that shares its version counter with `base`.
     """
     plain = with_bits(base, is_conj=False, is_neg=False)
     begin = base.storage_offset() * base.itemsize + offset

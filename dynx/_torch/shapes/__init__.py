@@ -1,1 +1,1 @@
-"""Symbolic shapes: the allocation of symbol names, and what a `ShapeEnv` knows of each symbol."""
+"""Symbolic shapes: symbol names, what a `ShapeEnv` knows of each symbol, dynamic sizes in torch's profile (PGO), cache keys."""

@@ -1,7 +1,7 @@
 """Read the parts of a graph's key in torch's FX graph cache and AOTAutograd cache, as text and hashes.
 
 Torch: `FxGraphCachePickler.dumps(details)`, whose bytes are hashed to the key, and the attributes of `FxGraphHashDetails` and
-`AOTAutogradCacheDetails`, alike in 2.11, 2.13 and 2.15 but for some attributes. The details are read, and never unpickled.
+`AOTAutogradCacheDetails`, alike in 2.11, 2.13 and 2.15 but for some attributes. Nothing is unpickled to read them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dynx._torch.shapes.symbol_facts import RawSymbol, shape_env_in, symbols_in
 from dynx._torch.tracing.graph_code import RawCodeLine, code_lines
 from dynx._torch.tracing.translator import trace_id
 
-_MAX_TEXT = 300  # characters of a part; a longer one is compared by its hash
-_MAX_ITEMS = 200  # of a list; a longer one is compared by its hash
+_MAX_TEXT = 300  # characters of a part; a longer text is compared by its hash
+_MAX_ITEMS = 200  # items of a list; a longer list is compared by its hash
 _AOT_CONFIG = (  # what AOTAutogradCachePickler._reduce_aot_config puts into the key
     "num_params_buffers",
     "keep_inference_input_mutations",
@@ -31,23 +31,23 @@ _AOT_CONFIG = (  # what AOTAutogradCachePickler._reduce_aot_config puts into the
     "enable_log",
     "pre_dispatch",
 )
-_CONFIGS = {  # attributes with a whole configuration module
+_CONFIGS = {  # attributes that hold all settings of a configuration module
     "inductor_config": "torch._inductor.config",
     "inductor_config_comms": "torch._inductor.config_comms",
     "autograd_config": "torch._functorch.config",
 }
 
 
-_USUAL = ("None", "False", "0")  # facts of a tensor that are left out
+_USUAL = ("None", "False", "0")  # values in the metadata of a tensor that are left out
 
-Part = tuple[str, str]  # name and text; the text ends with a hash if it is not all of the value
+Part = tuple[str, str]  # name and text; the text ends with a hash if it does not show the whole value
 
 
 class RawKey(NamedTuple):
-    """The key of one graph, and what it was made of."""
+    """The cache key of one graph, and the values from which torch computed it."""
 
     cache: Literal["fx_graph", "aot_autograd"]
-    digest: str
+    digest: str  # hash of the pickled bytes from which torch computes the key
     compile_id: str
     is_backward: bool
     directory: str  # of the caches
@@ -58,7 +58,7 @@ class RawKey(NamedTuple):
 
 
 class KeyListener(Handle):
-    """A handle that passes the parts of each key to `note`; exceptions go to `report`."""
+    """A handle that calls `note` with each key that torch computes; exceptions go to `report`."""
 
     def __init__(self, note: Callable[[RawKey], None], report: Callable[[str, BaseException], None]) -> None:
         require("cache_key", "key_details", "tensor_metadata", "cache_directory", "fake_tensor")
@@ -102,7 +102,7 @@ def _read(pickler: Any, details: Any, serialized: bytes) -> RawKey:
 
 
 class _PartReader:
-    """Reads the parts of one key; what has no text that is the same in every process is hashed as torch does."""
+    """A reader of the parts of one key; a value whose text differs between processes is pickled as torch does, and hashed."""
 
     def __init__(self, dumps: Callable[[Any], bytes]) -> None:
         self._dumps = dumps
@@ -174,7 +174,7 @@ class _PartReader:
         kind = type(value).__qualname__
         try:
             return f"{kind}, hash {_hash(self._dumps(value))}"
-        except Exception:  # noqa: BLE001 - it cannot be hashed by itself; the key has it as a part of something else
+        except Exception:  # noqa: BLE001 - it cannot be pickled separately, only as a part of the whole key
             return kind
 
 
@@ -187,7 +187,7 @@ def _cut(text: str) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether the `repr` of a value is the same in every process, and says all of it."""
+    """Return whether the `repr` of a value is the same in every process and shows the whole value."""
     import torch
 
     if isinstance(value, (list, tuple)):
@@ -209,7 +209,7 @@ def _setting_text(value: Any) -> str:
 
 
 def _live_config(module: str) -> dict[str, Any]:
-    """Return the settings that are in the key, from the configuration itself: the key has them pickled."""
+    """Return the settings of a configuration module that are part of a key, read from the module: the key pickles them."""
     from importlib import import_module
 
     config: Any = import_module(module)
@@ -218,7 +218,7 @@ def _live_config(module: str) -> dict[str, Any]:
 
 
 def _code(gm: Any) -> Iterator[RawCodeLine]:
-    """Yield the code of a graph and of the graphs in it, such as the bodies of `torch.cond`."""
+    """Yield the code of a graph and of the graphs nested in it, such as the branches of `torch.cond`."""
     import torch
 
     if gm is None:

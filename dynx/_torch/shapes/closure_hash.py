@@ -1,7 +1,7 @@
-"""Give functions with a closure the same identity in torch's profile (PGO) in every process.
+"""Make the identity of functions with a closure in torch's profile (PGO) the same in every process.
 
 Torch: `pgo.CodeId.make(code, closure)` of 2.13 and 2.15 hashes the code objects of the functions that a function closes over
-with `hash`, which differs from process to process. torch 2.11 leaves the closure out, so there is nothing to change.
+with `hash`, which differs from process to process. torch 2.11 leaves the closure out, so nothing is changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dynx.records.profile import portable_closure
 
 
 def stabilize() -> hooks.Wrapping | None:
-    """Hash closures by the code of their functions until the handle is removed; None if this torch does not hash them."""
+    """Hash closures by the code of their functions until the handle is removed; return None if torch does not hash closures."""
     require("code_id")
     return hooks.wrap(hook_point("code_id"), _make) if hashes_closures() else None
 
@@ -40,7 +40,7 @@ def _make(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def closure_hash(closure: tuple[CellType, ...]) -> int:
-    """Return a hash of the functions in the cells of a closure; other values count as equal, as for torch."""
+    """Return a hash of the functions in the cells of a closure; all other values hash alike, as in torch."""
     digest = hashlib.blake2b(digest_size=8)
     for cell in closure:
         code = _code_in(cell)
@@ -53,10 +53,10 @@ def _code_in(cell: CellType) -> CodeType | None:
         content = cell.cell_contents
     except ValueError:
         return None  # an empty cell
-    if not callable(content):  # its `__getattr__` may raise anything
+    if not callable(content):  # do not call `__getattr__` of an arbitrary object
         return None
     try:
         code = getattr(content, "__code__", None)
-    except Exception:  # noqa: BLE001 - likewise
+    except Exception:  # noqa: BLE001 - the `__getattr__` of a callable may raise anything
         return None
     return code if isinstance(code, CodeType) else None

@@ -17,7 +17,7 @@ from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, SourceProfile
 
 
 class RawCodeId(NamedTuple):
-    """What torch takes for the identity of a function; the path is not part of it."""
+    """The identity of a function in torch's profile; torch ignores the path in `file` when it compares two."""
 
     file_hash: str
     line: int
@@ -30,7 +30,7 @@ RawState = Mapping[RawCodeId, Mapping[str, SourceProfile]]
 
 
 def read_state() -> dict[RawCodeId, dict[str, SourceProfile]]:
-    """Return torch's profile of this process; functions without sizes are left out. It is not loaded from disk for that."""
+    """Return torch's profile of this process; functions without sizes are left out, and no profile is loaded from disk."""
     require("profile")
     from torch._dynamo import pgo
 
@@ -38,7 +38,7 @@ def read_state() -> dict[RawCodeId, dict[str, SourceProfile]]:
 
 
 def plain(state: Any) -> dict[RawCodeId, dict[str, SourceProfile]]:
-    """Convert torch's profile, or one of classes with the same attributes, to plain data.
+    """Convert torch's profile, or a profile of objects with the same attributes, to plain data.
 
     Raises AttributeError, TypeError or ValueError if it has another structure.
     """
@@ -52,7 +52,7 @@ def plain(state: Any) -> dict[RawCodeId, dict[str, SourceProfile]]:
 
 
 def plain_sizes(entry: Any) -> SourceProfile:
-    """Convert a `FrameStateSizeEntry`."""
+    """Convert a `FrameStateSizeEntry` to plain data."""
     scalar = _atom(entry.scalar)
     if isinstance(scalar, int) and not -(2**63) <= scalar < 2**63:
         scalar = None  # torch has no symbol for such a number
@@ -79,9 +79,9 @@ def _atom(value: Any) -> Atom:
 
 
 def seed_state(state: Callable[[], RawState]) -> Wrapping:
-    """Add plain data to torch's profile whenever torch makes one: at the first compilation, and again after each reset.
+    """Add plain data to torch's profile whenever torch creates it: at the first compilation, and again after each reset.
 
-    Torch: `pgo.get_code_state()`, which loads or makes the profile and is called for each value that may be dynamic.
+    Torch: `pgo.get_code_state()`, which loads or creates the profile and is called for each value that may be dynamic.
     """
     require("code_state", "profile_entry", "profile_stride", "profile_dynamic", "profile_unset")
     seeded: list[Any] = [None]
@@ -109,7 +109,7 @@ def _add(current: Any, state: RawState) -> None:
             entry = pgo.FrameStateSizeEntry(*(_torch_atoms(value) for value in raw[:3]))
             known = current[code_id].automatic_dynamic[source]
             known |= entry  # torch's own join
-            for kept in ("excluded_sizes", "excluded_scalar"):  # values with a graph of their own, which this process lacks
+            for kept in ("excluded_sizes", "excluded_scalar"):  # values with a static graph, which this process lacks
                 if getattr(known, kept, None) is not None:
                     setattr(known, kept, None)
 
@@ -133,5 +133,5 @@ def _torch_atom(value: Atom) -> Any:
 
 
 def has_compiled() -> bool:
-    """Return whether torch's profile of this process has a function, since something was compiled or a profile loaded."""
+    """Return whether torch's profile of this process has any function: torch compiled one, or loaded a profile."""
     return bool(read_state())

@@ -16,7 +16,7 @@ from dynx.records.profile import DYNAMIC, Seen, SourceProfile
 
 
 class CodeKey(NamedTuple):
-    """The identity of a function for torch, without its closure, and the hash of its closure."""
+    """The identity of a function in torch's profile: its file hash, line and name, and the hash of its closure."""
 
     function: tuple[str, int, str]
     closure: int | None
@@ -26,15 +26,15 @@ Sizes = Mapping[CodeKey, Mapping[str, SourceProfile]]
 
 
 class Begun(NamedTuple):
-    """A profile that torch begins with: its name, and its functions as torch identifies them here."""
+    """A profile that this process starts with: its name, and its sizes by function (as torch identifies it in this process)."""
 
     name: str
     sizes: Sizes
-    unused: Sizes  # functions whose closure was hashed for another process
+    unused: Sizes  # functions whose closure hash is valid only in the process that saved it; of torch's own profile, all
 
 
 class RawKnown(NamedTuple):
-    """A size or number that a profile has as dynamic; `values` are two that differed, in the run `run`."""
+    """A size or number that is dynamic in a profile; `values` are two different values that were seen in the run `run`."""
 
     source: str
     dim: int | None
@@ -43,11 +43,11 @@ class RawKnown(NamedTuple):
     run: str | None
 
 
-begun: list[Begun] = []  # with the profiles that dynx applied
+begun: list[Begun] = []  # the profiles that dynx applied
 
 
 def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
-    """Return the dims of one source that are dynamic because a profile has them so; `result` is that of the update."""
+    """Return the dims of a source that are dynamic because of a profile; `result` is that of `update_automatic_dynamic`."""
     profiles = _profiles()
     if not profiles:
         return []
@@ -74,12 +74,12 @@ def other_closure(tx: Any) -> str | None:
 
 
 def code_key(code: RawCodeId) -> CodeKey:
-    """Return what `RawCodeId` says of a function, without its path, which torch leaves out."""
+    """Return the `CodeKey` of a `RawCodeId`; the path is left out, as torch does."""
     return CodeKey((code.file_hash, code.line, code.name), code.closure)
 
 
 def profile_names() -> tuple[str, ...]:
-    """Return the names of the profiles that this process began with, also of those that were empty."""
+    """Return the names of the profiles that this process started with, including empty profiles."""
     import torch
 
     of_torch = () if torch.compiler.config.job_id is None else (TORCHS_PROFILE,)
@@ -87,7 +87,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def _profiles() -> list[Begun]:
-    """Return the profiles that this process began with, those of dynx first."""
+    """Return the profiles that this process started with, those of dynx first."""
     from torch._dynamo import pgo
 
     if not pgo._INIT_CODE_STATE:
@@ -120,6 +120,6 @@ def _known(profile: Begun, sizes: SourceProfile, source: str, dim: int | None) -
 
 
 def _pairs(values: tuple[Seen, ...]) -> Iterator[tuple[Seen, Seen]]:
-    """Yield pairs of different values, those of one run first."""
+    """Yield pairs of different values; pairs from one run come first."""
     different = [(one, other) for one in values for other in values if one.value != other.value]
     yield from sorted(different, key=lambda pair: (pair[0].run != pair[1].run, pair[0].run, pair[0].compile_id))

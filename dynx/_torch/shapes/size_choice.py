@@ -1,6 +1,6 @@
 """Choose, for each trace of a function, which sizes and numbers are dynamic, instead of what torch has learned so far.
 
-Torch: `pgo.update_automatic_dynamic(tx, name, entry)` returns what is known of one source, from which the builder of variables
+Torch: `pgo.update_automatic_dynamic(tx, name, entry)` returns what torch knows of one source, from which `VariableBuilder`
 decides; `OutputGraph.root_tx` and `local_scope`. Alike in 2.11, 2.13 and 2.15.
 """
 
@@ -29,20 +29,20 @@ _Sizes = Mapping[str, list[GraphSize]]  # by source
 
 
 def choose_sizes(choose: Callable[[Traced], Graph | None]) -> Wrapping:
-    """Trace each function with the sizes of `choose(traced)`; with those that torch has learned if that is None.
+    """Trace each function with the sizes that `choose(traced)` returns; if it returns None, with those that torch has learned.
 
-    What torch learns is the same. What the program marks with `mark_dynamic` or `mark_static` comes before, as it does in
-    torch. With compiler collectives torch makes all ranks choose the same, so that nothing is changed.
+    What torch learns does not change. `mark_dynamic` and `mark_static` in the program take precedence, as they do in torch.
+    With compiler collectives, where torch makes all ranks choose the same sizes, nothing is changed.
     """
     require("dynamic_update", "profile_entry", "profile_dynamic")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        last: tuple[Callable[[], Any], _Sizes] = (lambda: None, {})  # the trace of the call before, weakly, and its sizes
+        last: tuple[Callable[[], Any], _Sizes] = (lambda: None, {})  # a weak reference to the last trace, and its sizes
 
         def update_automatic_dynamic(tx: Any, name: str, entry: Any, **keywords: Any) -> Any:
             nonlocal last
             known = original(tx, name, entry, **keywords)
-            if known is entry or tx.distributed_state is not None:  # torch learns no sizes: automatic_dynamic_shapes is off
+            if known is entry or tx.distributed_state is not None:  # automatic_dynamic_shapes is off, or collectives are on
                 return known
             trace, sizes = last
             if trace() is not tx.output:
@@ -68,7 +68,7 @@ def _by_source(graph: Graph | None) -> _Sizes:
 
 
 def _with_sizes(known: Any, entry: Any, sizes: list[GraphSize]) -> Any:
-    """Return a copy of what torch knows of a source, with the sizes of a graph; itself if the graph does not fit the call."""
+    """Return a copy of what torch knows of a source, with the sizes of a graph; `known` itself if they do not fit this call."""
     from torch._dynamo import pgo
 
     chosen = copy.copy(known)
@@ -86,7 +86,7 @@ def _with_sizes(known: Any, entry: Any, sizes: list[GraphSize]) -> Any:
         for dim, (before, now) in enumerate(zip(own, entry.size, strict=True))
     )
     if all(type(size) is int for size in chosen.size) and chosen.size != known.size:
-        chosen.stride = entry.stride  # torch takes strides for dynamic where all sizes are static, and only then
+        chosen.stride = entry.stride  # torch makes strides dynamic only if all sizes are static
     return chosen
 
 

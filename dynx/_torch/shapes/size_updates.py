@@ -1,4 +1,4 @@
-"""Listen to the values of sizes and numbers while torch decides which are dynamic, and to sizes that a graph specialized.
+"""Observe sizes and numbers while torch decides which of them are dynamic, and the symbols of each compiled graph.
 
 Torch: `pgo.update_automatic_dynamic(tx, name, entry)` for each value, and after `OutputGraph.call_user_compiler` the
 `ShapeEnv`; alike in 2.11, 2.13 and 2.15.
@@ -21,21 +21,21 @@ from dynx.records.profile import SourceProfile
 
 
 class RawUpdate(NamedTuple):
-    """The values of one source in one compilation, and whether torch now takes them for dynamic."""
+    """The values of one source in one compilation, and which of them torch now treats as dynamic."""
 
     code: RawCodeId
     source: str
     compile_id: str
     attempt: int
     now: SourceProfile  # the values in this call
-    known: SourceProfile  # with those of earlier calls and profiles
+    known: SourceProfile  # merged with the values of earlier calls and of profiles
     stack: tuple[RawFrame, ...]
 
 
 class RawGraph(NamedTuple):
     """A graph that the backend has compiled; `symbols` is None if it failed."""
 
-    code: RawCodeId  # of the function that was called, into which others may be inlined
+    code: RawCodeId  # of the function that was called; other functions may be inlined into it
     compile_id: str
     attempt: int
     symbols: list[RawSymbol] | None
@@ -82,7 +82,7 @@ class SizeListener(Handle):
 
 
 def _code_id(tx: Any) -> RawCodeId:
-    """Return the identity of a function in every process: with dynx's hash of its closure, where torch has one."""
+    """Return an identity that is the same in every process: the closure, if torch hashes it, is hashed by dynx."""
     from torch._dynamo import pgo
 
     code = pgo.CodeId.make(tx.f_code)

@@ -1,4 +1,4 @@
-"""Read what a `ShapeEnv` knows of its symbols; only `holds` evaluates something, which adds guards."""
+"""Read what a `ShapeEnv` knows of its symbols; only `holds` evaluates an expression, which can add a guard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx._torch.tracing.stack import RawFrame, of_summaries
 
 
 class RawSymbol(NamedTuple):
-    """A symbol of a `ShapeEnv` as text, and the stack of the line that fixed it to one value."""
+    """A symbol of a `ShapeEnv` as text, and the stack of the line that specialized it to one value."""
 
     name: str
     short: str  # as it is displayed
@@ -20,13 +20,13 @@ class RawSymbol(NamedTuple):
     hint: str | None
     low: str
     high: str
-    value: str | None  # what it was replaced by: one value, or an expression of other symbols
-    stack: tuple[RawFrame, ...]  # of the line that did so; empty if torch did not keep it
-    is_collision: bool | None  # whether its number was in use; None for numbers that torch allocated
+    value: str | None  # its replacement: one value, or an expression of other symbols
+    stack: tuple[RawFrame, ...]  # of the line that specialized it; empty if torch did not keep it
+    is_collision: bool | None  # whether the number that its source hashes to was in use; None if torch allocated the number
 
 
 def is_fixed(symbol: RawSymbol) -> bool:
-    """Return whether a line of code fixed a symbol to one value."""
+    """Return whether a symbol was specialized to one integer."""
     return symbol.value is not None and symbol.value.lstrip("-").isdigit()
 
 
@@ -57,9 +57,9 @@ def shape_env_in(values: Iterable[Any]) -> Any | None:
 
 
 def known_size(size: Any) -> int:
-    """Return a size as a number: a symbolic one as in the call that is being compiled, 0 if only a run decides it.
+    """Return a size as an int: for a symbolic size its hint, the value in the call being compiled; 0 for an unbacked size.
 
-    Torch: `SymNode.expr` and `ShapeEnv.backed_var_to_val`, alike in 2.11, 2.13 and 2.15. Nothing is evaluated.
+    Torch: `SymNode.expr` and `ShapeEnv.backed_var_to_val`, alike in 2.11, 2.13 and 2.15. No guard is added.
     """
     if type(size) is int:
         return size
@@ -68,9 +68,10 @@ def known_size(size: Any) -> int:
 
 
 def holds(condition: Any) -> bool:
-    """Return whether a comparison of sizes is true; one of symbolic sizes becomes a guard, so that it stays so.
+    """Return whether a comparison of sizes is true; add a guard if this is not statically known.
 
-    False if only a run decides it. Torch: `statically_known_true` and `free_unbacked_symbols`, alike in 2.11, 2.13 and 2.15.
+    Return False if it has unbacked symbols and is not statically known. Torch: `statically_known_true` and
+    `free_unbacked_symbols`, alike in 2.11, 2.13 and 2.15.
     """
     if isinstance(condition, bool):
         return condition

@@ -1,4 +1,4 @@
-"""Allocate the numbers in the names of symbols, such as 77 in `s77`, by a function of dynx.
+"""Replace torch's function that allocates the numbers in the names of symbols, such as 77 in `s77`.
 
 Torch: `ShapeEnv._generate_unique_id(source_name)`, alike in 2.11, 2.13 and 2.15, starts at `sha256(source_name) % 100` and
 takes the next number that the environment has not used. Its one caller, `create_symbol`, uses it for sizes, strides, ints and
@@ -15,13 +15,13 @@ from dynx._torch.capabilities import capability, hook_point
 from dynx._torch.hooks import Wrapping, replace
 from dynx.errors import UnsupportedTorch
 
-Allocate = Callable[[str, "set[int]"], tuple[int, bool]]  # source and used numbers, to a number and whether sources collided
+Allocate = Callable[[str, "set[int]"], tuple[int, bool]]  # (source, used numbers) -> (number, is_collision)
 
-_allocated: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()  # by ShapeEnv and source: was its number in use
+_allocated: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()  # by ShapeEnv and source: is_collision
 
 
 def replace_ids(allocate: Allocate) -> Wrapping:
-    """Allocate the numbers of new symbols with a function, in every `ShapeEnv` of the process, until the handle is removed.
+    """Allocate the numbers of new symbols with `allocate`, in every `ShapeEnv` of the process, until the handle is removed.
 
     Raises UnsupportedTorch if torch's method is missing or takes other parameters.
     """
@@ -33,7 +33,7 @@ def replace_ids(allocate: Allocate) -> Wrapping:
             "  run `dynx doctor` to see what this torch supports"
         )
 
-    last: tuple[Any, dict[str, bool]] = (lambda: None, {})  # the ShapeEnv of the call before, weakly, and its sources
+    last: tuple[Any, dict[str, bool]] = (lambda: None, {})  # weak reference to the last `ShapeEnv`, and its sources
 
     def _generate_unique_id(self: Any, source_name: str) -> int:
         nonlocal last
@@ -49,5 +49,5 @@ def replace_ids(allocate: Allocate) -> Wrapping:
 
 
 def allocated_sources(shape_env: Any) -> Mapping[str, bool]:
-    """Return the sources in a `ShapeEnv` that `replace_ids` gave a number, and whether their own number was in use."""
+    """Return by source whether the number to which the source hashes was in use, for symbols whose number dynx allocated."""
     return dict(_allocated.get(shape_env, {}))

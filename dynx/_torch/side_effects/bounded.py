@@ -1,4 +1,4 @@
-"""`BoundedDeque`: what a full deque holds in the program, while Dynamo tracks its items without a limit."""
+"""`BoundedDeque`: the items that a deque with `maxlen` would hold in eager mode, while Dynamo tracks it without that limit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from dynx._torch.side_effects.contents import Token
 
-_ENDS = {"pop": -1, "popleft": 0}  # the item that a method returns
+_ENDS = {"pop": -1, "popleft": 0}  # the index of the item that the method returns
 _READS = frozenset({"__contains__", "__eq__", "__iter__", "__reversed__", "copy", "count", "index", "remove"})
 
 
 class BoundedDeque:
-    """The items of a deque with `maxlen`, followed from one tracked content to the next.
+    """The items that a deque with `maxlen` would hold in eager mode, derived from the items that Dynamo tracks.
 
-    Torch: `DequeVariable.maxlen` of 2.11, 2.13 and 2.15 is applied to the result of `append` and `appendleft` in a way that
-    leaves the wrong items, and when the bytecode stores the items: then the last `maxlen` stay.
+    Torch: Dynamo ignores the `maxlen` of a deque that exists before the trace (2.11, 2.13 and 2.15; from 2.15 on not of
+    a subclass), so it never drops items. The bytecode stores all tracked items, of which the deque keeps the last `maxlen`.
     """
 
     __slots__ = ("_tracked", "held", "is_misread", "maxlen")
@@ -22,11 +22,11 @@ class BoundedDeque:
     def __init__(self, maxlen: int, tokens: Sequence[Token]) -> None:
         self.maxlen = maxlen
         self._tracked = list(tokens)
-        self.held: list[Token] = list(tokens)  # what the program's deque holds; `_unknown()` for an item that is not known
-        self.is_misread = False  # whether traced code has used an answer that the program's deque does not give
+        self.held: list[Token] = list(tokens)  # in eager mode; `_unknown()` for an item that cannot be derived
+        self.is_misread = False  # whether traced code used the result of a method that differs from eager mode
 
     def follow(self, tokens: Sequence[Token]) -> None:
-        """Note what Dynamo tracks after a mutation."""
+        """Update the items from those that Dynamo tracks after a mutation."""
         old, new, held = self._tracked, list(tokens), self.held
         added = len(new) - len(old)
         self._tracked = new
@@ -52,20 +52,20 @@ class BoundedDeque:
             self.held = [_unknown() for _ in range(min(len(held) + added, self.maxlen))]
 
     def read(self, method: str) -> None:
-        """Note that traced code uses what a method returns, before the method runs."""
+        """Record, before a method runs, that traced code uses its result; set `is_misread` if eager mode has another result."""
         tracked, held = self._tracked, self.held
         if method in _ENDS:
             end = _ENDS[method]
             self.is_misread |= tracked[end:][:1] != held[end:][:1]
         elif method == "__len__":
             self.is_misread |= len(tracked) != len(held)
-        elif method == "insert":  # it raises for a full deque
+        elif method == "insert":  # raises for a full deque
             self.is_misread |= len(held) >= self.maxlen
         elif method in _READS:
             self.is_misread |= tracked != held
 
     def is_left_by(self, tokens: Sequence[Token]) -> bool:
-        """Return whether bytecode that stores these items leaves what the program's deque holds."""
+        """Return whether the deque has the same items as in eager mode after the bytecode stored `tokens`."""
         return not self.is_misread and self._last(list(tokens)) == self.held
 
     def _last(self, tokens: list[Token]) -> list[Token]:
@@ -73,7 +73,7 @@ class BoundedDeque:
 
 
 def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Token] | None:
-    """Return the items rotated as the tracked ones were; None if those were not rotated."""
+    """Return the held items, rotated as the tracked items were; None if those were not rotated, or if no items are held."""
     steps = next((steps for steps in range(1, len(old)) if new == [*old[-steps:], *old[:-steps]]), None)
     if steps is None or not held:
         return None
@@ -82,7 +82,7 @@ def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Toke
 
 
 def _assigned(old: list[Token], new: list[Token], held: list[Token]) -> list[Token]:
-    """Return the items without those at the positions that were assigned, which count from either end."""
+    """Return the held items, with unknown items at the assigned indices; an index may count from either end."""
     changed = [index for index in range(len(old)) if old[index] != new[index]]
     either = {*changed, *(index - len(old) + len(held) for index in changed)}
     return [_unknown() if index in either else token for index, token in enumerate(held)]

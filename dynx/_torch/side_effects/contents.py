@@ -1,4 +1,4 @@
-"""Copy and compare the contents of containers as Dynamo tracks them: symbolic variables in a list, dict, set or iterator."""
+"""Copy and compare the contents of containers as Dynamo tracks them: `VariableTracker`s in a list, dict, set or iterator."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from dynx._torch.tracing.variables import is_kind, is_lazy, may_hold_items, sett
 _INNER = ("_base_vt", "_list_vt", "_dict_vt", "_set_vt", "_tuple_vt")
 _TUPLES = ("TupleVariable", "SizeVariable", "UserDefinedTupleVariable")
 _IMMUTABLE = (*_TUPLES, "FrozensetVariable", "RangeVariable", "SliceVariable")
-Token = tuple[Any, ...]  # stands for the value of a symbolic variable: a literal, an object with a source, or a new one
+Token = tuple[Any, ...]  # identifies the value of a `VariableTracker`: a literal, an object with a source, or a new object
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Contents(NamedTuple):
-    """The contents of a container at one time, as symbolic variables; or how far an iterator has advanced."""
+    """The contents of a container at one time, as `VariableTracker`s; or how far an iterator has advanced."""
 
     kind: Literal["sequence", "mapping", "set", "position"]
     entries: tuple[Any, ...]  # of a mapping: keys and values in turn
 
     def tokens(self) -> list[Token]:
-        """Return a key for each entry, equal for two symbolic variables of one value."""
+        """Return a key for each entry; two `VariableTracker`s of the same value have equal keys."""
         return [*map(_token, self.entries)]
 
 
 def container_of(variable: Any) -> Any:
-    """Return the variable that holds the items of a container: for a subclass of a container, that of its contents.
+    """Return the variable that holds the items of a container: for a subclass of a built-in container, the variable inside it.
 
     Torch: `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` of a `UserDefinedObjectVariable` in 2.11, `_base_vt` in 2.13; in
     2.15 the variable inherits from that of the built-in container.
@@ -40,12 +40,12 @@ def container_of(variable: Any) -> Any:
 
 
 def is_iterator(variable: Any) -> bool:
-    """Return whether a variable is an iterator whose position compiled code restores. Torch 2.15: the base class."""
+    """Return whether a variable is an iterator whose position compiled code restores (2.15: `BaseListIteratorVariable`)."""
     return is_kind(variable, "ListIteratorVariable", "BaseListIteratorVariable", "CountIteratorVariable")
 
 
 def contents_of(variable: Any) -> Contents | None:
-    """Return the present contents of a mutable container or iterator; None for a variable that has none.
+    """Return the current contents of a mutable container or iterator; None for other variables.
 
     Torch: `.items`, a list or deque for sequences and a dict for mappings and sets, whose keys are wrapped;
     `ListIteratorVariable.index` and `CountIteratorVariable.advance_count`.
@@ -79,7 +79,7 @@ def size_of(variable: Any) -> int:
 
 
 def is_same(before: Contents, after: Contents) -> bool:
-    """Return whether a container has the same contents, for sets in any order; runs no code of the program."""
+    """Return whether a container has the same contents, for sets in any order; calls no code of the user."""
     if len(before.entries) != len(after.entries):
         return False
     if all(map(is_, before.entries, after.entries)):
@@ -89,7 +89,7 @@ def is_same(before: Contents, after: Contents) -> bool:
 
 
 def _token(entry: Any) -> Token:
-    """Return a key that is equal for two symbolic variables of one value: a literal, an object with a source, or a new one."""
+    """Return the key of a `VariableTracker`: of its literal, of an object with a source, or of a new object."""
     if not hasattr(entry, "mutation_type"):
         return ("plain", entry)
     variable = settled(entry)
@@ -107,7 +107,7 @@ def _token(entry: Any) -> Token:
 
 
 def is_update(before: Contents, after: Contents) -> bool:
-    """Return whether a dict or set has the contents `after` if it is updated with them, without removing the old ones first."""
+    """Return whether a dict or set with the contents `before` has only `after` once it is updated with it; True for others."""
     if after.kind not in ("mapping", "set"):
         return True
     old, new = (contents.tokens()[:: 1 + (contents.kind == "mapping")] for contents in (before, after))

@@ -1,4 +1,4 @@
-"""Compare what traced code mutated with the bytecode that Dynamo wrote for it, when a graph ends."""
+"""Compare what traced code mutated with the bytecode that Dynamo generated for it, when a graph ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RawEffect(NamedTuple):
     stack: StackParts | None  # of its last mutation
     emitted: bool | None  # whether compiled code repeats it; None while it is traced
     order: int  # of its first mutation, in the order of the program
-    announced: bool = True
+    announced: bool = True  # whether Dynamo noted any of its mutations
 
 
 class RawMutation(NamedTuple):
@@ -36,7 +36,7 @@ class RawMutation(NamedTuple):
     source: str
     kind: str
     stack: StackParts | None
-    announced: bool
+    announced: bool  # whether Dynamo noted it
 
 
 class RawFrameEffects(NamedTuple):
@@ -76,8 +76,8 @@ def frames_of(tracer_output: Any) -> tuple[RawFrameEffects, ...]:
 def is_new(variable: Any) -> bool:
     """Return whether the traced code created a variable's object, so that a mutation of it is no side effect.
 
-    Torch: `AttributeMutationNew`, also for cells and for globals that did not exist (their variable has no source); in 2.15
-    that of a container's subclass inherits from it.
+    Torch: `AttributeMutationNew`, or in 2.15 a subclass of it for a subclass of a container. `NewGlobalVariable` has it too,
+    but an assignment to a global is always a side effect.
     """
     return is_kind(variable.mutation_type, "AttributeMutationNew") and not is_kind(variable, "NewGlobalVariable")
 
@@ -126,7 +126,7 @@ def _contents_effect(output: Any, log: EffectLog, tracked: Tracked, real: Any) -
 
 
 def _after(output: Any, tracked: Tracked) -> str:
-    """Return the text of a container's contents as the bytecode leaves them: of a full deque, those that it has room for."""
+    """Return the text of the contents that the bytecode leaves in a container; a deque with `maxlen` keeps the last items."""
     text, bounded = show(output.root_tx, tracked.variable), tracked.bounded
     items = stored(tracked.container, "items") if bounded is not None else None
     if bounded is None or items is None:
@@ -136,14 +136,14 @@ def _after(output: Any, tracked: Tracked) -> str:
 
 
 def _is_of_optimizer(source: Any) -> bool:
-    """Return whether an object is a part of an optimizer: there Dynamo itself changes its copy, as with `capturable=True`."""
+    """Return whether a source is a part of an optimizer; Dynamo itself changes its copy of those, as for `capturable=True`."""
     while source is not None and not is_kind(source, "OptimizerSource"):
         source = stored(source, "base")
     return source is not None
 
 
 def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
-    """Yield the contents of an object that the traced code created, if the bytecode creates it empty."""
+    """Yield a lost effect for a container that the traced code created with items, if the bytecode creates it empty."""
     contents = contents_of(variable)
     if contents is None or not contents.entries or not is_kind(variable, "UserDefinedObjectVariable"):
         return
@@ -180,9 +180,9 @@ def _attribute_effect(output: Any, log: EffectLog, variable: Any, name: str, val
 
 
 def before_of(output: Any, variable: Any, name: str, real: Any) -> str:
-    """Return the text of an attribute, cell or global before the trace; runs no code of the program.
+    """Return the text of an attribute, cell or global before the trace; calls no code of the user.
 
-    Tracing changes no object, so the real one still has the value.
+    Tracing does not mutate `real`, so it has the value from before the trace.
     """
     if is_kind(variable, "CellVariable"):
         content = variable.pre_existing_contents
@@ -207,7 +207,7 @@ def _order(log: EffectLog, mutation: Mutation) -> int:
 
 
 def name_of(variable: Any, name: str | None) -> tuple[str, str]:
-    """Return the source and the kind of a mutation: `("L['self'].step", "attribute")`."""
+    """Return the source and the kind of a mutation, such as `("L['self'].step", "attribute")`."""
     source = "?" if variable.source is None else guard_source(variable.source)
     if name is None:
         return source, "position" if is_iterator(variable) else "items"

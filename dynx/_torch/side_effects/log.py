@@ -1,4 +1,4 @@
-"""`EffectLog`: what Dynamo tracks, mutates and writes bytecode for in one tracing attempt, in the order of the program."""
+"""`EffectLog`: what Dynamo tracks, mutates and generates bytecode for in one tracing attempt, in the order of the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx._torch.tracing.stack import StackParts, stack_parts
 from dynx._torch.tracing.variables import stored
 
 _MAXLEN: Any = deque.__dict__["maxlen"]  # a subclass may override the attribute
-_ATTRIBUTE = "dynx_effect_log"  # on torch's OutputGraph, of which each attempt has one
+_ATTRIBUTE = "dynx_effect_log"  # an attribute of torch's `OutputGraph`; each attempt has its own
 
 
 class Mutation(NamedTuple):
@@ -31,28 +31,28 @@ class Tracked:
 
     def __init__(self, real: Any, variable: Any, before: Contents) -> None:
         self.variable, self.container, self.before = variable, container_of(variable), before
-        # Dynamo tracks the items of a deque without a limit; it knows that of a subclass from 2.15 on
+        # Dynamo ignores `maxlen`, except that of a subclass of deque from 2.15 on
         is_limited = getattr(stored(self.container, "maxlen"), "value", None) is not None
         maxlen = _MAXLEN.__get__(real) if issubclass(type(real), deque) and not is_limited else None
         self.bounded = BoundedDeque(maxlen, before.tokens()) if maxlen is not None else None
 
     def follow(self) -> None:
-        """Note what has changed since the last call: called before each mutation, before and after methods, and at the end."""
+        """Update the items of a deque with `maxlen`: called before each mutation, before and after methods, and at the end."""
         contents = contents_of(self.variable) if self.bounded is not None else None
         if contents is not None:
             self.bounded.follow(contents.tokens())  # type: ignore[union-attr]
 
     def is_unchanged(self, after: Contents) -> bool:
-        """Return whether the program leaves the contents as they were."""
+        """Return whether the program leaves the contents unchanged."""
         is_held = self.bounded is None or (self.bounded.held == self.before.tokens() and not self.bounded.is_misread)
         return is_held and is_same(self.before, after)
 
     def is_repeated(self, after: Contents, *, clears: bool) -> bool:
-        """Return whether bytecode that stores the contents `after` gives the object the contents that the program gave it.
+        """Return whether bytecode that stores the contents `after` leaves the object with the same contents as eager mode.
 
         Args:
-            after: the contents that Dynamo tracks in the end.
-            clears: whether the bytecode removes the old contents first; else it updates a dict or set.
+            after: The contents that Dynamo tracks at the end.
+            clears: Whether the bytecode removes the old contents first; otherwise it updates the dict or set.
         """
         if self.bounded is not None:
             return self.bounded.is_left_by(after.tokens())
@@ -68,13 +68,13 @@ class EffectLog:
         self.tracked: dict[int, Tracked] = {}  # by id() of the variable
         self.created: dict[int, StackParts | None] = {}  # by id() of the variable of an object that the traced code creates
         self.mutations: list[Mutation] = []
-        self.depth: int | None = None  # of nested calls of the code generator; None outside of the code for side effects
-        self.written: list[tuple[Any, bool]] = []  # what that code loads, and whether it is allowed to load the old object
+        self.depth: int | None = None  # of nested calls of `PyCodegen`; None outside of the code for side effects
+        self.written: list[tuple[Any, bool]] = []  # the values that this code loads, each with `allow_cache`
         self.frames: list[Any] = []  # the effects of each graph that the attempt has ended
         self._by_id: dict[int, Tracked] = {}  # by id() of the variable, and of the variable that holds its items
 
     def track(self, real: Any, variable: Any) -> None:
-        """Keep the contents of a container that Dynamo begins to track."""
+        """Record the contents of a container that Dynamo begins to track."""
         before = contents_of(variable)
         if before is None or id(variable) in self.tracked:
             return
@@ -82,7 +82,7 @@ class EffectLog:
         self.tracked[id(variable)] = self._by_id[id(variable)] = self._by_id[id(tracked.container)] = tracked
 
     def mutate(self, variable: Any, name: str | None) -> None:
-        """Keep a mutation that Dynamo notes, with the line being traced."""
+        """Record a mutation that Dynamo notes, with the line being traced."""
         tracked = self._by_id.get(id(variable)) if name is None else None
         if tracked is not None:
             tracked.follow()
@@ -90,7 +90,9 @@ class EffectLog:
         self.mutations.append(Mutation(variable, name, stack_parts()))
 
     def call(self, container: Any, method: str, *, is_used: bool) -> Callable[[], None] | None:
-        """Return a function to call after a method of a tracked list: it adds a mutation that Dynamo has not noted.
+        """Return a function to call after a method of a list or deque, which records a mutation that Dynamo did not note.
+
+        Returns None if the container is not tracked.
 
         Args:
             container: The variable of a list or deque.
@@ -114,7 +116,7 @@ class EffectLog:
 
 
 def log_of(output: Any) -> EffectLog:
-    """Return the log of the tracing attempt that has this `OutputGraph`."""
+    """Return the log of the tracing attempt that has this `OutputGraph`; create it if the attempt has none."""
     log = getattr(output, _ATTRIBUTE, None)
     if log is None:
         log = EffectLog()

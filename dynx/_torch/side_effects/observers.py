@@ -1,6 +1,6 @@
-"""The functions that observe Dynamo's `SideEffects`: called before torch's own functions, they fill the attempt's `EffectLog`.
+"""Subscribers of the hook points of Dynamo's `SideEffects`, which fill the `EffectLog` of the tracing attempt.
 
-They change nothing in torch: each reads the arguments of the call that it observes.
+They only read the arguments and results of the calls that they observe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dynx._torch.tracing.stack import stack_parts
 
 
 def _log(side_effects: Any) -> EffectLog | None:
-    """Return the log of the attempt that a `SideEffects` belongs to. Torch: `output_graph_weakref`."""
+    """Return the log of the attempt that a `SideEffects` belongs to; None after the attempt. Torch: `output_graph_weakref`."""
     output = side_effects.output_graph_weakref()
     return None if output is None else log_of(output)
 
@@ -68,7 +68,7 @@ def _on_list_method(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | No
 
 
 def _is_result_used(tx: Any) -> bool:
-    """Return whether traced code uses the result of its present call. Torch: `instruction_pointer`, of the next instruction."""
+    """Return whether traced code uses the result of its current call. Torch: `instruction_pointer`, of the next instruction."""
     next_one = tx.instruction_pointer
     return next_one is None or next_one >= len(tx.instructions) or tx.instructions[next_one].opname != "POP_TOP"
 
@@ -76,7 +76,7 @@ def _is_result_used(tx: Any) -> bool:
 def _on_code(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
     log = _log(args[0])
     is_last = args[2] if len(args) > 2 else kwargs.get("log_side_effects", False)
-    if log is None or not is_last:  # torch generates the code twice, and keeps the second
+    if log is None or not is_last:  # torch generates the code twice and keeps the second version
         return None
     log.depth, log.written = 0, []
 

@@ -12,14 +12,14 @@ from dynx._torch.tracing.variables import is_kind
 
 
 class Modified(NamedTuple):
-    """What the traced code has changed of an object so far: its contents, and the names of its attributes."""
+    """The changes of an object by traced code so far: whether its contents changed, and the names of changed attributes."""
 
     items: bool
     attributes: tuple[str, ...]
 
 
 def effects(tx: Any) -> tuple[RawEffect, ...]:
-    """Return the mutations, so far, of objects that exist outside of the trace, in the order in which they are repeated.
+    """Return the mutations, so far, of objects that exist outside of the trace, in the order in which they would be repeated.
 
     Torch: `SideEffects.id_to_variable`; `store_attr_mutations` for attributes, cells and globals, `is_modified` for contents,
     `mutation_user_stacks` for lines.
