@@ -1,4 +1,4 @@
-"""Compile a function anew, whatever is in the caches, and leave the function's own cache entries as they are.
+"""Compile a function again regardless of its cache entries, which remain unchanged, and with other settings of torch.
 
 Torch: `torch._dynamo.optimize` with `isolate_recompiles` where torch has it; the settings `recompile_limit` and
 `accumulated_recompile_limit`, and `enable_autograd_cache` of AOTAutograd; alike in 2.11, 2.13 and 2.15.
@@ -52,11 +52,11 @@ def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fals
 def compile_apart(
     fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False, in_place: bool = False
 ) -> Callable[..., Any]:
-    """Compile a function with cache entries apart from those of the program, which neither sees nor recompiles for.
+    """Compile a function with separate cache entries: the program does not use them, and they cause it no recompiles.
 
-    Takes the arguments of `compile_anew`. The frame that is compiled is that of the function, not of a wrapper, except for a
-    module where torch has no regions of cache entries. With `in_place` the function's own code object is compiled also where
-    torch has none: the caller has made that apart.
+    Takes the arguments of `compile_anew`. Dynamo compiles the frame of the function itself, not of a wrapper, except for a
+    module under torch without regions of cache entries (see `isolation`). There, `in_place` compiles the function's code object
+    instead of a copy: the caller must have copied it.
     """
     require("optimize", "optimize_context", "innermost_backend")
     if not has_regions() and is_module_call(fn):
@@ -79,7 +79,7 @@ def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    # globals of its own too: Dynamo adds names to them, and removes them when the code object is freed, at exit at the latest
+    # own globals too: Dynamo adds names to them, and removes the names when the code object is freed, at exit at the latest
     return FunctionType(
         call.__code__.replace(), {"__name__": __name__, "__builtins__": builtins}, "call", None, call.__closure__
     )
@@ -93,7 +93,7 @@ def config_value(path: str) -> Any:
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Raise an error of dynx from a compilation itself, instead of torch's `BackendCompilerFailed` around it."""
+    """Unwrap errors of dynx that torch has wrapped in `BackendCompilerFailed` during a compilation."""
     require("backend_error")
     from torch._dynamo.exc import BackendCompilerFailed
 
@@ -107,7 +107,7 @@ def own_errors() -> Iterator[None]:
 
 @contextmanager
 def without_autograd_cache() -> Iterator[None]:
-    """Let AOTAutograd's cache be neither read nor written, so that every graph is traced."""
+    """Disable AOTAutograd's cache, so that AOTAutograd traces every graph."""
     from torch._functorch import config as functorch_config
 
     with functorch_config.patch(enable_autograd_cache=False):
@@ -116,7 +116,7 @@ def without_autograd_cache() -> Iterator[None]:
 
 @contextmanager
 def backward_as_often_as_eager_code() -> Iterator[None]:
-    """Let backward graphs keep what was saved for them, so that they can run with `retain_graph`. Torch: `donated_buffer`."""
+    """Disable donated buffers, so that compiled backward passes can run repeatedly with `retain_graph=True`."""
     from torch._functorch import config as functorch_config
 
     with functorch_config.patch(donated_buffer=False):
@@ -125,7 +125,7 @@ def backward_as_often_as_eager_code() -> Iterator[None]:
 
 @contextmanager
 def random_numbers_of_eager_code() -> Iterator[None]:
-    """Let inductor draw the random numbers that eager code draws, slower than its own."""
+    """Make inductor use the same random numbers as eager code, which is slower than its own. Torch: `fallback_random`."""
     from torch._inductor import config as inductor_config
 
     with inductor_config.patch(fallback_random=True):
@@ -134,7 +134,7 @@ def random_numbers_of_eager_code() -> Iterator[None]:
 
 @contextmanager
 def without_worker_processes() -> Iterator[None]:
-    """Let inductor compile kernels in this process: a forked child has no connection to the workers of its parent."""
+    """Make inductor compile kernels in this process: a forked child has no connection to its parent's compile workers."""
     from torch._inductor import config as inductor_config
 
     with inductor_config.patch(compile_threads=1):
@@ -143,7 +143,7 @@ def without_worker_processes() -> Iterator[None]:
 
 @contextmanager
 def without_limits() -> Iterator[None]:
-    """Let functions be compiled any number of times, and AOTAutograd's cache be neither read nor written."""
+    """Lift the recompile limits, and disable AOTAutograd's cache."""
     import torch
 
     limits = {"recompile_limit": _NO_LIMIT, "accumulated_recompile_limit": _NO_LIMIT}

@@ -1,7 +1,7 @@
 """Keyed backends: copies of torch's backend objects that are equal only to themselves, so that they share no cache entries.
 
 Torch reuses a cache entry when its backend is the same object, or of the same type and equal. From 2.13 on entries also belong
-to a region (`isolate_recompiles`): a compiled function looks up only entries of its own region and those without one.
+to a region (`isolate_recompiles`): a compiled function looks up only entries of its own region and entries without a region.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dynx._torch.capabilities import require
 def torch_backend(backend: Any, **options: Any) -> Any:
     """Return the backend object that `torch.compile` creates from these arguments; None if it would compile nothing.
 
-    Raises what `torch.compile` raises. Torch: a compiled function closes over a callback; the backend is the innermost
-    `_torchdynamo_orig_backend` of that.
+    Raises what `torch.compile` raises. Torch: a compiled function closes over a callback, whose innermost
+    `_torchdynamo_orig_backend` is the backend.
     """
     require("cached_backends", "innermost_backend")
     import torch
@@ -33,22 +33,22 @@ def torch_backend(backend: Any, **options: Any) -> Any:
     cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__, strict=True))
     inner = innermost_backend(cells["callback"].cell_contents)
     if id(inner) not in cached_before:
-        cached_backends.pop(id(inner), None)  # torch._dynamo.reset() is to reset the copies of it instead
+        cached_backends.pop(id(inner), None)  # torch._dynamo.reset() is to reset only the keyed copies of it
     return inner
 
 
 def options_of(backend: Any) -> dict[str, Any]:
-    """Return `mode` and `options` of `torch.compile` as its backend object applies them.
+    """Return the settings that `mode` and `options` of `torch.compile` stand for, as stored in its backend object.
 
-    Torch: the settings of inductor that they stand for, in `_TorchCompileInductorWrapper.config`; the keywords of any other
-    backend, in `_TorchCompileWrapper.kwargs`. Its own `==` compares the same attributes.
+    Torch: settings of inductor, in `_TorchCompileInductorWrapper.config`; keywords of any other backend, in
+    `_TorchCompileWrapper.kwargs`. Torch's `==` of backends compares the same attributes.
     """
     attributes = {} if backend is None else vars(backend)
     return dict(attributes["config"] if "config" in attributes else attributes.get("kwargs", {}))
 
 
 def may_use_inductor(backend: Any) -> bool:
-    """Return whether a backend object of torch is anything but torch's own `eager`.
+    """Return whether a backend object of torch may read inductor's settings, as all but `eager` and `eager_noexcept` may.
 
     Torch: `_TorchCompileWrapper.compiler_fn`, the registered function. `aot_eager` reads settings of inductor too.
     """
@@ -61,7 +61,7 @@ def may_use_inductor(backend: Any) -> bool:
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
     """Copy a backend from `torch_backend`; the copy has this cache key and is equal only to itself.
 
-    If `key_now()` differs from the key when the copy compiles a graph, later calls do not share the copy any more.
+    If `key_now()` differs from the key when the copy compiles a graph, the copy is no longer shared (see `shared_key`).
     """
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
@@ -79,9 +79,7 @@ def _keyed_class(cls: Any) -> Any:
         self.dynx_is_shared = self.dynx_is_shared and self.dynx_key_now() == self.dynx_key.value
         return cls.__call__(self, *args, **kwargs)
 
-    def is_same(
-        self: Any, other: Any
-    ) -> bool:  # not the `__eq__` of torch's class, to which backends with equal arguments are equal
+    def is_same(self: Any, other: Any) -> bool:  # torch's `__eq__` is true for backends with equal arguments
         return self is other
 
     methods = {"__eq__": is_same, "__hash__": object.__hash__, "__module__": cls.__module__, "__doc__": cls.__doc__}
@@ -89,7 +87,7 @@ def _keyed_class(cls: Any) -> Any:
 
 
 def shared_key(backend: Any) -> Hashable | None:
-    """Return the key value under which a keyed backend may be shared; None once the key has changed since it was created."""
+    """Return the key value under which a keyed backend may be shared; None if the key has changed since."""
     key: Hashable = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 

@@ -1,6 +1,6 @@
 """Read the settings of torch's compiler that change compiled code, as a fingerprint or as values.
 
-Torch: `get_hash` of its configuration modules, which is cached until a value changes, and omits settings that do not change
+Torch: `get_hash` of its configuration modules is cached until a value changes, and omits settings that do not change compiled
 code; alike in 2.11, 2.13 and 2.15.
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 from dynx._torch.capabilities import require
 
 _NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
-_READ_BY_DYNAMO = ("freezing", "triton.cudagraphs")  # settings of inductor
+_READ_BY_DYNAMO = ("freezing", "triton.cudagraphs")  # inductor settings that Dynamo reads while it traces
 
 
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
     """Return a fast function that returns the current fingerprint of torch's compiler settings.
 
-    It runs on every call of a compiled function, so all lookups happen here. The backend that a stance forces
-    (`torch.compiler.set_stance`) is part of the fingerprint; without `of_config` it is the only part. Torch:
+    The returned function runs on every call of a compiled function, so all imports and lookups happen here. The backend that
+    `torch.compiler.set_stance` forces is part of the fingerprint; without `of_config` it is the only part. Torch:
     `eval_frame._stance`.
     """
     require("stance", "config_hash", "inductor_config")
@@ -32,9 +32,9 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
 
 
 def without_inductor(fingerprint: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a fingerprint of all settings with those of inductor replaced by the ones that Dynamo reads while it traces.
+    """Replace inductor's part of a fingerprint by the inductor settings that Dynamo reads while it traces.
 
-    Torch: alike in 2.11, 2.13 and 2.15, besides settings of its logs and tests.
+    Torch: these are the same in 2.11, 2.13 and 2.15, apart from settings for torch's logs and tests.
     """
     stance, dynamo, _, functorch = fingerprint
     settings = _modules()[1].get_config_copy()
@@ -53,7 +53,10 @@ def _name(backend: Any) -> Hashable:
 
 
 def config_values(*, of_inductor: bool = True) -> dict[str, Any]:
-    """Return the values of all settings that change compiled code, by full name; those of inductor that count, if not all."""
+    """Return the values of all settings that change compiled code, by full name.
+
+    Without `of_inductor`, the only settings of inductor are those that Dynamo reads while it traces.
+    """
     values: dict[str, Any] = {}
     for name, module in zip(_NAMES, _modules(), strict=True):
         ignored: Any = getattr(module, "_compile_ignored_keys", ())

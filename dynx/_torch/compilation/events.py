@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 _CACHES = {"fx_graph_cache_": "fx_graph", "autograd_cache_": "aot_autograd"}
 _RESULTS = ("hit", "miss", "bypass")
-# once a size is symbolic, every other value differs from it: only the first change is reported
+# texts of symbolic values: once a size is symbolic, every number differs from it, so only the first change is reported
 _SYMBOLIC = ("AutoDynamic", "auto_dynamic", "AutoUnset", "auto_unset", "InferStride", "?")
 
 
@@ -31,7 +31,7 @@ class RawDynamic:
 
 
 def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawDynamic | None:
-    """Read a cache lookup or a dynamic size from the arguments of `CompileEventLogger.instant`; None for other events.
+    """Read a cache lookup or a dynamic value from the arguments of `CompileEventLogger.instant`; None for other events.
 
     Torch: events `fx_graph_cache_{hit,miss,bypass}`, `autograd_cache_{hit,miss,bypass}` and `automatic_dynamic`, alike in
     2.11, 2.13 and 2.15.

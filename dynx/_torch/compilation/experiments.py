@@ -1,7 +1,7 @@
-"""Compile a program otherwise than it says, to try advice: with sizes marked as dynamic, or other arguments of torch.compile.
+"""Change how a program compiles, to try advice: mark sizes as dynamic, or change the arguments of torch.compile.
 
-Torch: the variables of the function are an argument of `convert_frame._compile`, and marks on tensors are read while it traces,
-alike in 2.11, 2.13 and 2.15.
+Torch: the locals of the frame are an argument of `convert_frame._compile`, which reads marks on tensors while it traces; alike
+in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMPILE = HookPoint("torch.compile", "torch:compile", purpose="arguments of tor
 
 
 def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error: OnError) -> Subscription:
-    """Call `act` with the code and the variables of each function that is about to be compiled."""
+    """Call `act` with the code object and the locals of each frame that is about to be compiled."""
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = compile_call(args, kwargs)
@@ -29,7 +29,7 @@ def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error:
 
 
 def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
-    """Mark a dimension of a tensor as dynamic, as a program does with `mark_dynamic`, or `maybe_mark_dynamic`."""
+    """Mark a dimension of a tensor as dynamic with `mark_dynamic`, or with `maybe_mark_dynamic` if not `is_required`."""
     require("mark_dynamic", "maybe_mark_dynamic")
     import torch
 
@@ -47,7 +47,7 @@ def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
 
 
 def instead_of_torch_compile(compile: Callable[..., Any]) -> Wrapping:
-    """Call another function with the arguments of each call of torch.compile; its own calls reach torch."""
+    """Redirect calls of torch.compile to `compile`, whose own calls of torch.compile reach torch."""
     is_inside = ContextVar("is_inside", default=False)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:

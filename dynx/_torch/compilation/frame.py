@@ -24,15 +24,15 @@ class CompileCall:
     globals: Mapping[str, Any]
     id: str
     frame_number: int
-    nth: int  # 0 for the first compilation of the frame
+    nth: int  # 0 for the first compilation of the frame, then 1, 2, ...
     backend: str
     fullgraph: bool
-    cache_key: Any = None  # of a keyed backend
+    cache_key: Any = None  # if the backend is keyed (`backend_key`)
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The outcome of one compilation, and the reason if it was not compiled."""
+    """The outcome of one compilation, and the reason if it produced no compiled code."""
 
     outcome: Literal["compiled", "skipped", "failed", "gave_up"]
     reason: str | None
@@ -68,7 +68,7 @@ def module_of(call: CompileCall) -> Any | None:
     owner = call.locals.get(first)
     if not issubclass(type(owner), Module):
         return None
-    return owner if first in ("fn", "self") or hasattr(type(owner), code.co_name) else None  # else a function of a module
+    return owner if first in ("fn", "self") or hasattr(type(owner), code.co_name) else None  # else a module is only an argument
 
 
 def backend_name(backend: Any) -> str:
@@ -83,9 +83,9 @@ def backend_name(backend: Any) -> str:
 def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> Ending:
     """Convert what `convert_frame._compile` returned or raised to the outcome of the compilation.
 
-    Torch: `ConvertFrameReturn.skip_reason` is from 2.13. Without fullgraph, `Unsupported` or
-    `UserError` means that the function runs eagerly. At the recompile limit torch raises `Unsupported` too, and with fullgraph
-    `FailOnRecompileLimitHit`, which reaches the user.
+    Torch: `ConvertFrameReturn.skip_reason` exists from 2.13 on. Without fullgraph, `Unsupported` or `UserError` means that the
+    function runs eagerly. At the recompile limit torch raises `Unsupported` too, or with fullgraph `FailOnRecompileLimitHit`,
+    which reaches the user.
     """
     if raised is None:
         if result.guarded_code is not None:
@@ -101,12 +101,12 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
         return Ending("gave_up", reason, limit)
     if isinstance(raised, (exc.Unsupported, exc.UserError)) and not fullgraph:
         return Ending("skipped", reason)
-    detail = _DETAIL.search(str(raised))  # what an operator raised; torch's first line says only that one did
+    detail = _DETAIL.search(str(raised))  # the error of an operator; torch's first line only says that there was an error
     return Ending("failed", f"{type(raised).__name__}: {reason.rstrip(':')}{f': {detail[1] or detail[2]}' if detail else ''}")
 
 
 def guards_of(result: Any) -> Any:
-    """Return the guards of what `convert_frame._compile` returned: the object that the cache entry has too."""
+    """Return the guard manager in the result of `convert_frame._compile`, the same object as that of the cache entry."""
     return result.guarded_code.guard_manager
 
 

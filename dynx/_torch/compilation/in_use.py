@@ -1,4 +1,4 @@
-"""Objects that torch calls for every function, and that no name in a program leads to: hooks of all modules, active modes.
+"""Find objects that torch calls though no name in the program refers to them: global module hooks, custom ops, active modes.
 
 Torch: the dicts `_global_…_hooks` of `torch.nn.modules.module`, `overrides._get_current_function_mode_stack`,
 `utils._python_dispatch._get_current_dispatch_mode_stack` and `_disable_current_modes`, `_C.DisableTorchFunction`, and
@@ -16,23 +16,23 @@ from dynx._torch.capabilities import require
 
 
 def hooks_of_all_modules() -> dict[str, Any]:
-    """Return the namespace of torch in which the hooks of all modules are."""
+    """Return the namespace of `torch.nn.modules.module`, which holds the global module hooks."""
     from torch.nn.modules import module
 
     return vars(module)
 
 
 def names_of_hooks() -> list[str]:
-    """Return the names of the dicts with hooks of all modules that have some, and of nothing else in that namespace."""
+    """Return the names of the dicts of global module hooks that are not empty."""
     hooks = hooks_of_all_modules()
     return [name for name in hooks if name.startswith("_global_") and name.endswith("_hooks") and hooks[name]]
 
 
 def functions_of_custom_ops(is_wanted: Callable[[FunctionType], bool]) -> list[list[FunctionType]]:
-    """Return the functions of operators of `torch.library.custom_op`, which torch calls by name: of torch's own ones too.
+    """Return the functions of each operator that `torch.library.custom_op` has defined, including torch's own operators.
 
     Args:
-        is_wanted: Called with the first function of each operator, which was passed to `custom_op`.
+        is_wanted: Takes the function that was passed to `custom_op`; operators for which it returns False are omitted.
     """
     require("custom_ops")
     from torch._library.custom_ops import OPDEFS
@@ -47,7 +47,7 @@ def _functions_of(definition: Any) -> list[FunctionType]:
 
 
 def active_modes() -> tuple[Any, ...]:
-    """Return the modes of `__torch_function__` and `__torch_dispatch__` that are active on this thread."""
+    """Return the active `TorchFunctionMode` and `TorchDispatchMode` objects of this thread."""
     require("active_modes", "dispatch_modes")
     from torch.overrides import _get_current_function_mode_stack
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
@@ -56,7 +56,7 @@ def active_modes() -> tuple[Any, ...]:
 
 
 def counts_of_modes() -> tuple[Callable[[], int], Callable[[], int]]:
-    """Return fast functions that return how many modes of `__torch_function__` and of `__torch_dispatch__` are active here."""
+    """Return fast functions that count the `TorchFunctionMode`s and the `TorchDispatchMode`s active on the calling thread."""
     require("function_modes", "dispatch_modes_counted")
     from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
 
@@ -65,7 +65,7 @@ def counts_of_modes() -> tuple[Callable[[], int], Callable[[], int]]:
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """Let the modes that are active not see the calls of torch that dynx makes."""
+    """Disable the active modes, so that they do not intercept dynx's own calls of torch."""
     require("disabled_modes", "disabled_functions")
     import torch
     from torch.utils._python_dispatch import _disable_current_modes

@@ -1,7 +1,8 @@
 """Compile a function with cache entries and a recompile limit separate from those of other backends.
 
 Torch: regions of cache entries (`isolate_recompiles`, from 2.13 on): a compiled function looks up only entries of its own
-region and those without one. Torch 2.11 has no regions: there each backend gets a copy of the function's code object.
+region and entries without a region. For torch 2.11, which has no regions, each backend gets a copy of the function's code
+object.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ def compiler(
     in_place: bool = False,
     **options: Any,
 ) -> Callable[[Any], Any]:
-    """Return a function that compiles its argument with a keyed backend, with cache entries apart from other backends'.
+    """Return a function that compiles its argument with a keyed backend, whose cache entries no other backend shares.
 
-    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place` the code object
-    of a function is compiled itself, also by torch without regions: the caller has made it apart from others.
+    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place`, torch without
+    regions compiles a function's code object instead of a copy: the caller must have copied it.
     """
     import torch
 
@@ -61,8 +62,8 @@ def compiler(
 def _in_region(context: Any, backend: Any, fn: Any) -> Any:
     """Compile a function in its backend's region of cache entries.
 
-    All functions of a backend share one region. Callables that torch runs through its own wrapper share the wrapper's code
-    object too, and so would share one recompile limit: they get a region for each class.
+    All functions of a backend share one region. Callables that torch runs through its own wrapper also share the wrapper's code
+    object, and thus one recompile limit in a region: each of their classes gets a region.
     """
     owner = _owner(fn)
     regions = vars(backend).setdefault("dynx_regions", WeakKeyDictionary())
@@ -71,10 +72,10 @@ def _in_region(context: Any, backend: Any, fn: Any) -> Any:
 
 
 def _owner(fn: Any) -> Any:
-    """Return what separates the cache entries of callables that share a code object, such as the class of a module.
+    """Return the key that separates the cache entries of callables that share a code object, such as the class of a module.
 
-    Torch runs built-in modules and callable objects through one wrapper, whose code they share. Objects of the same class are
-    distinguished by the guards. Every function with code of its own has the same owner, `_OwnCode`.
+    Torch runs built-in modules and callable objects through one wrapper, whose code they share; guards distinguish objects of
+    the same class. The key of every function with its own code object is `_OwnCode`.
     """
     if not has_code_of_torch(fn):
         return _OwnCode
@@ -89,7 +90,7 @@ class _OwnCode:
 def _own_code(backend: Any, fn: Any) -> Any:
     """Copy a function with a new code object for this backend, for torch without regions of cache entries.
 
-    A module is called through code that all modules share, which is not copied.
+    A module is returned unchanged: its call runs code that all modules share.
     """
     from torch._dynamo.external_utils import wrap_inline
 

@@ -1,6 +1,6 @@
 """Observe the warnings and log messages that torch issues while it compiles.
 
-Warnings are read by wrapping `warnings.showwarning`, messages by a handler of the loggers, which is removed with the handle.
+Warnings are read by wrapping `warnings.showwarning`, log messages by a handler of torch's loggers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Messages(logging.Handler, Handle):
     def remove(self) -> None:
         """Stop reporting torch's warnings and log messages.
 
-        The program may have saved the wrapped `showwarning` and may store it again later; it then only calls the original.
+        If the program has saved the wrapped `showwarning` and stores it again later, the wrapper only calls the original.
         """
         self._report = None
         for name in _LOGGERS:
@@ -71,8 +71,8 @@ class Messages(logging.Handler, Handle):
 def listen_to_messages(report: Report) -> Messages:
     """Call `report(text, origin)` for each warning or log message of torch on this thread until the handle is removed.
 
-    `origin` is the name of the logger or the class of the warning. Use it only while torch compiles: warnings of the user's own
-    code are not reported.
+    `origin` is the name of the logger or the class of the warning. Warnings that the user's own
+    code raises are not reported.
     """
     return Messages(report)
 

@@ -15,7 +15,7 @@ _INNER = "compile_fx_inner"  # inductor's own work, inside AOTAutograd
 
 
 class PhaseClock:
-    """A reader of torch's own timers, for the seconds that each compilation phase has taken since the clock was created."""
+    """A reader of torch's own timers: the seconds that each compilation phase has taken since the clock was created."""
 
     __slots__ = ("_start",)
 
@@ -25,7 +25,7 @@ class PhaseClock:
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
         """Split the `seconds` of a compilation into the phases trace, aot, backend and guards.
 
-        `nested` are the seconds of other compilations that happened inside the backend, which torch's timers count twice.
+        `nested`: seconds of other compilations that ran within the backend, which torch's timers count twice.
         """
         guards = min(self._grown(_GUARDS), seconds)
         compiler = min(max(0.0, self._grown(_COMPILER) - nested), seconds - guards)
@@ -47,7 +47,7 @@ def _times() -> Mapping[str, list[float]]:
 def sizes(compile_id: str) -> tuple[int | None, int | None]:
     """Return the numbers of graph operations and guards of the compilation that just ended; None for each if unknown.
 
-    Torch: the newest `CompilationMetrics`; a compilation nested in another one has none.
+    Torch: the newest `CompilationMetrics`; a compilation nested in another compilation has none.
     """
     import torch._dynamo.utils as utils
 
@@ -58,7 +58,7 @@ def sizes(compile_id: str) -> tuple[int | None, int | None]:
     return None, None
 
 
-# torch names autocast fields by device: "autocast(cpu)_enabled"; the index is at::autocast's list of devices, CPU first
+# order of at::autocast's list of devices, by which torch's lists are indexed; torch reports "autocast(cpu)_enabled"
 _AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", "privateuseone", "mps")
 
 
@@ -100,7 +100,7 @@ def _python_state() -> dict[str, str]:
 
 
 def _saved_tensors_hooks() -> str:
-    """Return the names of the hooks for saved tensors; "none" for hooks that Dynamo does not trace, which it does not guard."""
+    """Return the names of the saved-tensor hooks that Dynamo guards, which are those it traces; "none" if there are none."""
     from torch._C import _autograd
     from torch.fx import GraphModule
 
@@ -119,7 +119,7 @@ def _word(name: str, value: object) -> str:
 
 
 def seconds_of(compile_id: str) -> float | None:
-    """Return the wall time of a compilation in seconds; None if it is not among the last 64, whose metrics torch keeps."""
+    """Return the wall time of a compilation in seconds; None if it is not one of the last 64, whose metrics torch keeps."""
     import torch._dynamo.utils as utils
 
     for metrics in reversed(utils._compilation_metrics):

@@ -1,7 +1,7 @@
 """Report compiled functions that reach a recompile limit, without replacing an attribute of torch's classes.
 
-Torch: each compiled function has a `ConvertFrame` of its own behind its callback, whose `_inner_convert` compiles and raises at
-a limit. With `fullgraph` there is none, and the exception reaches the user. Alike in 2.11, 2.13 and 2.15.
+Torch: the callback of each compiled function wraps a `ConvertFrame`, whose `_inner_convert` compiles and raises at a limit.
+With `fullgraph` there is no `ConvertFrame`, and the exception reaches the user. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dynx._torch.compilation.frame import ending, limit_value
 
 
 class AtLimit(NamedTuple):
-    """A call that no cache entry fits and that a recompile limit keeps from being compiled; must not outlive the call."""
+    """A call that matches no cache entry and is not compiled because of a recompile limit; must not outlive the call."""
 
     code: CodeType
     locals: Any
     globals: Any
     limit: str  # the name in torch._dynamo.config
-    allowed: int | None
+    allowed: int | None  # its value
 
 
 def report_at_limit(context: Any, report: Callable[[AtLimit], None]) -> None:
     """Call `report` when a function compiled with this context (`torch._dynamo.optimize`) reaches a recompile limit."""
     callback, convert_frame = context.callback, None
-    while callback is not None:  # wrappers of torch have the attributes of what they wrap: the innermost one counts
+    while callback is not None:  # torch's wrappers copy attributes of the object they wrap: find the innermost
         convert_frame = callback if hasattr(callback, "_inner_convert") else convert_frame
         callback = getattr(callback, "_torchdynamo_orig_backend", None)
     if convert_frame is not None:
@@ -40,7 +40,7 @@ class _Reporting:
         self._convert, self._report = convert, report
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_convert":  # copy.copy() asks before the attribute is set
+        if name == "_convert":  # copy.copy() reads attributes before `_convert` is set
             raise AttributeError(name)
         return getattr(self._convert, name)
 

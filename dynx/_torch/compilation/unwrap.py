@@ -1,13 +1,15 @@
 """Find the code that runs when a callable is called, behind torch.compile, partials, methods and decorators.
 
-A callable is a chain of layers: the callable itself, what it wraps, what that wraps in turn. The chain ends at a plain
+A callable is a chain of layers: the callable itself, the callable that it wraps, and so on. The chain ends at a plain
 function, a `torch.nn.Module`, a class, a callable object or code that is not Python. Features need different parts of it:
 
 - torch's cache belongs to the code object of the frame that Dynamo compiles: the layer behind torch.compile (`original`);
 - a report shows the line that the user wrote: the last layer, behind decorators (`function`, `through`);
 - a module search looks at every layer, since each may hold modules (`layers`).
 
-Attributes are read from instance dictionaries, so that an object that computes its attributes is not made to compute one.
+Attributes of user objects, except a module's `forward`, are read without running their properties and `__getattr__`.
+
+A wrapper from torch.compiler.disable has the same attributes as one from torch.compile, and counts as compiled.
 
 Torch: `_dynamo.eval_frame.innermost_fn` and the attributes `_torchdynamo_orig_callable`, `OptimizedModule._orig_mod` and
 `Module._compiled_call_impl`; alike in 2.11, 2.13 and 2.15.
@@ -25,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 Wrapper = Literal["compiled", "partial", "method", "descriptor", "decorator"]
 
-_MAX_LAYERS = 100  # an object may wrap a new object each time that `__wrapped__` is read
+_MAX_LAYERS = 100  # a chain may be endless, if each wrapper creates the next one
 
 
 class Layer(NamedTuple):
@@ -37,16 +39,16 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """The result of `unwrap`: the wrappers of a callable, the module whose call runs, and the compiled function.
+    """The result of `unwrap`: a callable's wrappers, the module that it calls, and the compiled function that it runs.
 
     Attributes:
         target: The callable that was passed to `unwrap`.
         layers: The callable and everything it wraps, outermost first; never empty.
-        original: The callable without the wrappers that torch.compile put around it; this is what Dynamo compiles. For an
-            `OptimizedModule` the bound `forward`, as in torch; a method whose function is compiled stays a method.
-        module: The `torch.nn.Module` whose call runs, without the `OptimizedModule` around it; None if it is not a module.
-        compiled: The compiled function that a call runs; None if it runs none. Of a compiled method the function; of a module
-            that was compiled, in place or not, the compiled function of its call.
+        original: The callable without its outer wrappers from torch.compile: the callable that Dynamo compiles. For an
+            `OptimizedModule`, the bound `forward`, as in torch; a method whose function is compiled remains a method.
+        module: The `torch.nn.Module` that is called, without the `OptimizedModule` around it; None if it is not a module.
+        compiled: The compiled function that a call of the target runs directly; None if there is none. For a compiled module,
+            in place or not, the compiled function of its call.
     """
 
     target: Any
@@ -66,7 +68,7 @@ class Unwrapped:
 
     @property
     def function(self) -> FunctionType | None:
-        """The innermost Python function, for a module that of its `forward`; None for a class and for C code."""
+        """The innermost Python function, or that of a module's `forward`; None for a class and for C code."""
         return _last_function(self)
 
     @property
@@ -75,15 +77,14 @@ class Unwrapped:
         return None if self.function is None else self.function.__code__
 
     def through(self, *wrappers: Wrapper) -> Any:
-        """Return the first callable in the chain of wrappers that is not a wrapper of these kinds."""
+        """Return the first callable in the chain that is not a wrapper of these kinds."""
         return next(layer.value for layer in self.layers if layer.wraps_by not in wrappers)
 
 
 def unwrap(target: Any) -> Unwrapped:
     """Resolve a callable: find what it wraps, whether it is compiled, and which code runs.
 
-    Nothing is called, and no attribute of a user's object is computed. Accepts anything; what cannot be called is one layer
-    without a function.
+    No code of the user runs. Accepts any object: the result for an object that is not callable has one layer and no function.
     """
     layers = tuple(_layers(target))
     module = layers[1].value if _is_optimized_module(target) else target if _is_module(target) else None
@@ -91,7 +92,7 @@ def unwrap(target: Any) -> Unwrapped:
 
 
 def function_of(value: Any) -> FunctionType | None:
-    """Return the Python function that a call of `value` runs first; a decorated function's original is not looked up.
+    """Return the Python function that a call of `value` runs first: for a decorated function, the wrapper.
 
     None for partials, modules and C code, and for a class unless its metaclass has a `__call__` in Python.
     """
@@ -155,7 +156,7 @@ def _original(value: Any) -> Any:
         return value
     from torch._dynamo.eval_frame import innermost_fn
 
-    return innermost_fn(value)  # not the mark itself: `functools.wraps` copies it to functions that torch did not compile
+    return innermost_fn(value)  # not the attribute: `functools.wraps` copies it to functions that are not compiled
 
 
 def _is_marked(value: Any) -> bool:
@@ -176,7 +177,7 @@ def _compiled(target: Any, module: Any | None) -> Any | None:
 
 
 def _is_module(value: Any) -> bool:
-    torch = sys.modules.get("torch")  # without torch there are no modules
+    torch = sys.modules.get("torch")  # if torch is not imported, there are no modules
     return torch is not None and issubclass(type(value), torch.nn.Module)
 
 

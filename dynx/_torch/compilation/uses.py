@@ -1,4 +1,4 @@
-"""How a program uses torch.compile before anything is compiled: functions that it prepares, and the first call of one."""
+"""Read the results of torch.compile calls, and calls of compiled functions, whether or not anything is compiled."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What one call of `torch._dynamo.optimize`, which torch.compile makes, returned."""
+    """The result of one call of `torch._dynamo.optimize`, which torch.compile makes."""
 
-    compiles: bool  # False if it returned a decorator that does nothing
+    compiles: bool  # False for a decorator that does nothing
     why_not: str = ""  # "disable=True", "TORCHDYNAMO_DISABLE=1"
 
 
@@ -21,11 +21,11 @@ class Call:
 
     stance: str
     is_disabled: bool  # `torch._dynamo.config.disable`
-    modes: tuple[str, ...]  # classes of the torch dispatch modes under which torch compiles nothing
+    modes: tuple[str, ...]  # classes of the active `TorchDispatchMode`s under which torch compiles nothing
 
 
 def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
-    """Read what `eval_frame._optimize` returned: a `_NullDecorator` where compiling is disabled (alike in 2.11 to 2.15)."""
+    """Read the result of `eval_frame._optimize`: a `_NullDecorator` if compilation is disabled (alike in 2.11 to 2.15)."""
     if type(result).__name__ != "_NullDecorator":
         return Prepared(compiles=True)
     if kwargs.get("disable"):
@@ -53,5 +53,5 @@ def _modes() -> list[str]:
 
 
 def _may_compile(mode: Any) -> bool:
-    """Return whether torch compiles under a mode: its own ones, and those that say that they ignore the compiler."""
+    """Return whether torch compiles under a dispatch mode: one of its infra modes, or one with `ignore_compile_internals`."""
     return any(getattr(type(mode), name, bool)() for name in ("is_infra_mode", "ignore_compile_internals"))

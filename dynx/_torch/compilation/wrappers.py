@@ -24,7 +24,7 @@ def before_forward(module: Any) -> str | None:
 
 
 def after_forward(module: Any) -> list[str]:
-    """Return the names of the forward hooks that run after a module's `forward`; Dynamo compiles each by itself."""
+    """Return the names of the forward hooks that run after a module's `forward`; Dynamo compiles each hook separately."""
     from torch.nn.modules import module as torch_module
 
     hooks = [*torch_module._global_forward_hooks.values(), *vars(module).get("_forward_hooks", {}).values()]
@@ -33,7 +33,7 @@ def after_forward(module: Any) -> list[str]:
 
 def is_shared(code: CodeType) -> bool:
     """Return whether a code object is that of torch's `wrap_inline`, which calls built-in modules and callable objects."""
-    shared = shared_code()  # compared by location, since copies of it count too
+    shared = shared_code()  # compared by source location, so that copies of it count too
     return (code.co_filename, code.co_firstlineno) == (shared.co_filename, shared.co_firstlineno)
 
 
@@ -51,7 +51,7 @@ def is_module_call(fn: Any) -> bool:
 
 
 def is_module_call_code(code: CodeType) -> bool:
-    """Return whether a code object is that of `Module.__call__` or `Module._call_impl`, whatever has compiled them."""
+    """Return whether a code object is that of `Module.__call__` or `Module._call_impl`."""
     from torch.nn import Module
 
     return code in (_module_call_code(), Module._call_impl.__code__)
@@ -64,7 +64,7 @@ def _module_call_code() -> CodeType:
 
 
 def optimized_module(module: Any, context: Any) -> Any:
-    """Wrap a module in an `OptimizedModule`, as torch.compile does; `context` compiles its call."""
+    """Wrap a module in an `OptimizedModule`, as torch.compile does; `context` compiles the module's call."""
     from torch._dynamo.eval_frame import OptimizedModule
 
     wrapped = OptimizedModule(module, context)

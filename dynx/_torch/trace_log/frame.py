@@ -21,8 +21,8 @@ from dynx._torch.tracing.variables import cell_content, is_kind
 _READING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable, type, getattr, hasattr)
 _READING_CLASSES = frozenset({"GetAttrBuiltinVariable", "HasAttrBuiltinVariable", "TorchInGraphFunctionVariable"})
 _READING_METHODS = frozenset({"get", "__getattribute__"})
-_ITERATORS = frozenset({"ListIteratorVariable", "RangeIteratorVariable", "TupleIteratorVariable"})  # their text shows all items
-_IN_PLACE = 13  # the first argument of BINARY_OP that stands for an in-place operation
+_ITERATORS = frozenset({"ListIteratorVariable", "RangeIteratorVariable", "TupleIteratorVariable"})  # with unchanging text
+_IN_PLACE = 13  # the lowest argument of BINARY_OP that stands for an in-place operation
 
 
 class RecordedFrame:
@@ -48,15 +48,15 @@ class RecordedFrame:
         self.caller = NOTHING  # row of the instruction that inlines the frame
         self.row = self.location = NOTHING  # of the last row
         self.bindings = NOTHING
-        self.stack: list[tuple[Any, Text, int]] = []  # value, its text, link of the trail
-        self._changes: list[int] = []  # those of the texts at the last row
+        self.stack: list[tuple[Any, Text, int]] = []  # value, its text, its link in the trail
+        self._changes: list[int] = []  # `ValueTexts.changes` at the last row
         self._values: dict[str, Any] = {}
         self._shown: dict[str, Text] = {}  # texts of locals
         self._changing: set[str] = set()  # locals whose text may change
         self._cells: set[str] = set()
 
     def changed_level(self) -> int:
-        """Return what may have changed since the last call, as one of the constants of `value_text`; FIXED if nothing."""
+        """Return what may have changed since the last call, as a level of `value_text`; FIXED if nothing."""
         level = changed_level(self._changes, self.texts.changes)
         if level != FIXED:
             self._changes = self.texts.changes.copy()
@@ -65,8 +65,8 @@ class RecordedFrame:
     def has_only_read(self, last: Any) -> bool:
         """Return whether the last instruction mutated no Python value whose text may change.
 
-        The function that it called is read from the recorded stack; mutations of tensors show in the graph, and those by traced
-        code in its own rows.
+        The function that it called is read from the recorded stack. Mutations of tensors are found in the graph instead, and
+        those by inlined functions in the rows of their frames.
         """
         if last.opname == "BINARY_OP":
             return last.arg < _IN_PLACE
@@ -75,14 +75,14 @@ class RecordedFrame:
         return _only_reads(self._callee(last))
 
     def has_only_traced(self, last: Any) -> bool:
-        """Return whether the last instruction did nothing besides what the rows of other frames since the last one show."""
+        """Return whether the last instruction only read values, or called a function whose own rows show its mutations."""
         return is_kind(self._callee(last), "BaseUserFunctionVariable") or self.has_only_read(last)
 
     def _callee(self, last: Any) -> Any:
         """Return the variable that the last instruction called, None if it was no call.
 
-        Below the arguments of a call are NULL and a function, a method and its object or, from Python 3.13 on, a function and
-        NULL.
+        Below the arguments of a call, the stack holds NULL and a function, or a method and its object; from Python 3.13 on, a
+        function and NULL.
         """
         if last.opname == "CALL":
             end = len(self.stack) - last.arg
@@ -105,7 +105,7 @@ class RecordedFrame:
             if text is None:
                 text = self._constants[self.location] = self.texts.of(tx, value)
         else:
-            if name == "SWAP":  # other instructions change only the top of a stack
+            if name == "SWAP":  # other instructions that move values change only the top of the stack
                 stack.clear()
             self.read_top(tx)
             return
@@ -115,9 +115,9 @@ class RecordedFrame:
         trail.values.append(text[0])
 
     def update_after_store(self, tx: Any, name: str | None) -> bool:
-        """Record the local that the last instruction assigned, and return whether it may be a tensor.
+        """Record the local `name` that the last instruction assigned, and return whether it may be a tensor.
 
-        If `name` is None, the instruction may have assigned any locals.
+        `name` is None if the instruction may have assigned any locals.
         """
         recorded, stack, top = self.stack, tx.stack, None
         if len(recorded) == len(stack) + 1 and (not stack or stack[-1] is recorded[-2][0]):
@@ -155,8 +155,8 @@ class RecordedFrame:
     def read_stack(self, tx: Any, level: int) -> None:
         """Record the values on the frame's stack whose text may have changed, and those that were pushed.
 
-        `level` says what the last instruction may have changed, as one of the constants of `value_text`: only texts of
-        values that such a change can affect are rendered again.
+        `level` is the level of `value_text` for what the last instruction may have changed: only texts that such a change can
+        affect are rendered again.
         """
         recorded, text_of = self.stack, self.texts.of
         same = 0
@@ -186,7 +186,7 @@ class RecordedFrame:
         self.bindings = bindings
 
     def read_built(self, tx: Any, depth: int) -> None:
-        """Record the stack after an instruction that added to a container at `depth`, which no other value holds yet."""
+        """Record the stack after an instruction added to the container `depth` from the top, which nothing else references."""
         end = len(tx.stack) - depth
         self.texts.forget(tx.stack[end])
         del self.stack[end:]
@@ -205,8 +205,8 @@ class RecordedFrame:
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Record again the locals whose text a change of kind `level` can affect; no local may have been assigned since."""
-        if level != OPEN:  # reading assigns no closure variable
+        """Record again the locals whose text a change of this level can affect, if no local was assigned since the last row."""
+        if level != OPEN:  # an instruction that only read values has assigned no closure variable
             for name in self._cells:
                 self._read_local(tx, name, tx.symbolic_locals[name])
         for name in [*self._changing]:

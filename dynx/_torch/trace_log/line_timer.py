@@ -1,7 +1,7 @@
-"""Measure the tracing time, graph nodes, guards and exceptions of each line that Dynamo traces.
+"""Measure the tracing time, graph nodes, guards and exceptions of each source line that Dynamo traces.
 
-Torch: `InstructionTranslatorBase.step` runs one instruction, and within it those of the functions it inlines;
-`OutputGraph.call_user_compiler` runs the backend within the last instruction. Alike in 2.11, 2.13 and 2.15.
+Torch: `InstructionTranslatorBase.step` traces one instruction, including the functions that it inlines;
+`OutputGraph.call_user_compiler` runs the backend within the step of the last instruction. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Line = tuple[CodeType, int]
 
 @dataclass(slots=True)
 class RawNode:
-    """A node of a traced graph: its name, and the lines that it was created on, of the innermost function first.
+    """A node of a traced graph: its name, and the stack of source lines at which it was created, innermost function first.
 
-    Dynamo renames nodes that are assigned to variables: the name is that in the graph that the backend gets, if it gets one.
+    Dynamo renames a node whose value is assigned to a local: `name` is final once the graph is passed to the backend.
     """
 
     name: str
@@ -37,7 +37,7 @@ class RawNode:
     node: Callable[[], Any]  # a weak reference
 
     def is_in_final_graph(self) -> bool:
-        """Take the name that the node has now; return False if Dynamo has removed it from the graph."""
+        """Update `name`, and return False if Dynamo has removed the node from its graph; True if the node was freed."""
         if (node := self.node()) is None:
             return True
         self.name = str(node.name)
@@ -49,11 +49,11 @@ class RawLine:
     """The measurements of one source line in one tracing attempt: time, graph nodes, guards and exceptions."""
 
     instructions: int = 0
-    seconds: float = 0.0
-    cumulative: float = 0.0
+    seconds: float = 0.0  # excluding inlined functions and the backend
+    cumulative: float = 0.0  # including them
     exceptions: int = 0
     nodes: list[RawNode] = field(default_factory=list)
-    guards: dict[tuple[str, str], None] = field(default_factory=dict)  # kind and source, in order
+    guards: dict[tuple[str, str], None] = field(default_factory=dict)  # kind and source, in order of the requests
     shape_guards: list[str] = field(default_factory=list)
 
 
@@ -64,10 +64,10 @@ class RawAttempt:
     trace_id: translator.TraceId
     root: RawFrame
     lines: dict[Line, RawLine] = field(default_factory=dict)
-    backend: float = 0.0
+    backend: float = 0.0  # seconds
 
     def finish_nodes(self) -> None:
-        """Name the nodes as the graph that the backend gets does, and drop those that are not in it."""
+        """Update the names of all nodes, and drop nodes that Dynamo has removed from their graph."""
         for line in self.lines.values():
             line.nodes[:] = filter(RawNode.is_in_final_graph, line.nodes)
 
@@ -89,20 +89,20 @@ class _State:
     output: Callable[[], Any] = lambda: None  # a weak reference: nothing of torch is kept alive
     attempt: RawAttempt = field(default_factory=lambda: RawAttempt(translator.TraceId("", 0), RawFrame("", 0, "")))
     tx: Any = None  # the translator of the step
-    newest: Any = None  # the newest node that was credited; its graph has no newer one as long as it is the last
+    newest: Any = None  # newest node credited to a line; nothing is to be credited while it is the last of its graph
     failed: BaseException | None = None
     requested: list[tuple[str, str]] = field(default_factory=list)
 
 
 class _Thread(threading.local):
-    """The state of each thread, in an object of its own: attributes of thread-local objects are slow to read."""
+    """The `_State` of each thread, in a separate object since attributes of thread-local objects are slow to read."""
 
     def __init__(self) -> None:
         self.state = _State()
 
 
 class TracingClock(Handle):
-    """A handle of hooks that measure every line Dynamo traces until it is removed; `attempts` holds the measurements."""
+    """A handle that measures every line Dynamo traces until it is removed; `attempts` holds the measurements."""
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:
         self.attempts: list[RawAttempt] = []
@@ -165,13 +165,13 @@ class TracingClock(Handle):
         line.cumulative += elapsed
         if output.graph._root._prev is not state.newest:
             self._take_nodes(state, tx)
-        if not state.inner:  # else they belong to the lines inside
+        if not state.inner:  # else they belong to lines of nested steps
             guards = output.shape_env.guards
             if len(guards) > shapes:
                 line.shape_guards += [str(guard.expr) for guard in guards[shapes:]]
         if state.requested:
             line.guards.update(dict.fromkeys(state.requested))
-        # an exception that is caught in the same frame never leaves the step
+        # an exception that the same frame catches does not leave the step
         if state.failed is None:
             line.exceptions += tx.current_instruction.opname == "RAISE_VARARGS"
         else:
@@ -183,9 +183,9 @@ class TracingClock(Handle):
             state.newest = None  # nothing of torch is kept alive
 
     def _take_nodes(self, state: _State, tx: Any) -> None:
-        """Credit the nodes that were added to the graph since the previous step to the line that is being traced.
+        """Credit the nodes that were added to the graph since the last call to the current line of `tx`.
 
-        Torch: nodes are a linked list whose root follows the last node; placeholders are inserted in front of the others.
+        Torch: nodes are a linked list whose root follows the last node; placeholders are inserted before the other nodes.
         """
         graph, known = tx.output.graph, self._newest_of(tx.output)
         newest, last = graph._root._prev, known.get(graph, graph._root)
@@ -214,7 +214,7 @@ class TracingClock(Handle):
                 return original(output, *args, **kwargs)
             finally:
                 elapsed = perf_counter() - start
-                state.inner += elapsed  # not the time of the line that returns
+                state.inner += elapsed  # so that it does not count as time of the line that returns
                 state.attempt.backend += elapsed
 
         return call_user_compiler
@@ -222,7 +222,7 @@ class TracingClock(Handle):
     def _begin(self, state: _State, tx: Any) -> None:
         """Start measuring a new tracing attempt, or continue the outer attempt after a compilation nested in it."""
         state.output = weakref.ref(tx.output)
-        progress = vars(tx.output).get(self._name)  # stored there: it ends with the attempt
+        progress = vars(tx.output).get(self._name)  # stored on the `OutputGraph`, so that it is freed with the attempt
         if progress is None:
             code = list(translator.chain(tx))[-1].f_code
             root = RawFrame(code.co_filename, code.co_firstlineno, code.co_qualname)

@@ -16,10 +16,9 @@ from dynx._torch.trace_log.progress import AttemptProgress
 from dynx._torch.trace_log.value_text import FIXED, ITEMS, Text
 from dynx._torch.tracing import line_hook, translator
 
-# what an instruction may do to values: nothing; move them between the stack, locals and constants; read them; mutate a
-# container on the stack that no other value holds; mutate any. All but the first two may also run traced code; an instruction
-# that is in none of the lists may do anything.
-
+# what an instruction may do: "idle": nothing; "move": change the stack; "store": assign one local; "cells": assign any locals;
+# "read": read values; "build": mutate a container on the stack that nothing else references; "change": mutate any value. The
+# last three may also run traced code. An instruction in none of the lists may do anything.
 _EFFECTS: Mapping[str, str] = {
     name: effect
     for effect, names in {
@@ -45,22 +44,22 @@ class Recorder:
 
     def __init__(self) -> None:
         self.trail = Trail()
-        self.under_way: list[Any] = []  # the translators whose instruction is being traced, outermost first
+        self.under_way: list[Any] = []  # translators inside a `step`, outermost first; the caller maintains it
         self._rows = 0
         self._add = self.trail.add
         self._mark = f"_dynx_recorded_{id(self)}"
-        self._codes: dict[int, tuple[int, array[int]]] = {}  # by id(), since hashing code is slow; the trail keeps it alive
+        # by id(), since hashing code objects is slow; the trail keeps them alive
+        self._codes: dict[int, tuple[int, array[int]]] = {}
         self._constants: dict[int, Text] = {}
 
     def close(self) -> None:
-        """Forget the instructions that are still being traced."""
+        """Release the translators that are being traced."""
         self.under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
         """Return the number of a symbolic frame's latest row; if the frame has none yet, add one.
 
-        With `calls`, a frame without a row is taken to be at the instruction that inlines the frame being traced; otherwise
-        to be the frame being traced, before its next instruction.
+        The new row is at the frame's current instruction, which inlines a call; without `calls` at its next instruction.
         """
         if tx is None:
             return NOTHING
@@ -95,14 +94,14 @@ class Recorder:
                 self._update(tx, frame, effect)
             elif effect != "idle" and frame.update_after_store(tx, last.argval if effect == "store" else None):
                 frame.progress.rename_newest_node(tx)
-        else:  # its first row, or other frames were traced since
+        else:  # the frame's first row, or Dynamo has traced other frames since its last row
             is_new, frame = frame is None, frame or self._enter(tx)
             if not frame.is_root:
                 frame.caller = self.row_of(self.under_way[-1] if self.under_way else tx.parent) if caller is None else caller
                 number = self._rows
             if is_new:
                 frame.progress.update(tx, number)
-                if frame.caller != number - 1:  # else nothing was traced since
+                if frame.caller != number - 1:  # else nothing was traced since the caller's row
                     frame.texts.may_have_changed(ITEMS)
                 frame.read_first(tx)
             elif effect == "read" or (effect == "change" and frame.has_only_traced(last)):
@@ -122,7 +121,7 @@ class Recorder:
         return number
 
     def _update(self, tx: Any, frame: RecordedFrame, effect: str | None) -> None:
-        """Record what an instruction with one of the effects above may have changed; with None it may have done anything."""
+        """Record what the last instruction may have changed, by its effect in `_EFFECTS`; None if it may have done anything."""
         frame.progress.update(tx, self._rows)
         texts = frame.texts
         if effect != "read" or frame.progress.has_exception:
@@ -140,7 +139,7 @@ class Recorder:
     def _enter(self, tx: Any) -> RecordedFrame:
         trail, output = self.trail, tx.output
         progress = getattr(output, self._mark, None)
-        if progress is None:  # stored there: it ends with the attempt, as frames do with their translators
+        if progress is None:  # stored on the `OutputGraph`, so that it is freed with the attempt
             progress = AttemptProgress(trail, trail.begin(*translator.trace_id()))
             setattr(output, self._mark, progress)
         attempt = progress.attempt

@@ -1,8 +1,8 @@
 """Find graph nodes that may change the sizes, the dtype or requires_grad of an existing tensor.
 
-Torch: the names of in-place operations end with an underscore, or are those of `operator`. Operations of `nn.functional` with
-`inplace=True` change values only, and Dynamo breaks the graph where `out` would be resized. Operations from other modules
-(higher-order operators, custom operators) may do anything.
+Torch: in-place operations have names that end with an underscore, or are in-place functions of `operator`. Operations of
+`nn.functional` with `inplace=True` change values only, and Dynamo breaks the graph if `out` would be resized. Operations of
+other modules (higher-order operators, custom operators) may do anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Evaluate a debugger's expressions on symbolic variables, as far as their Python values are known at compile time.
 
-Reading a size of a dynamic tensor through torch adds guards; these functions read its value in this call without one.
+Reading a dynamic size through torch adds a guard; these functions read the size in this call without one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TensorFacts(Unknown):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return self._class  # which `isinstance` reads
+        return self._class  # read by `isinstance`
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(self._class, name):
@@ -84,7 +84,7 @@ class TensorFacts(Unknown):
 
 
 class Held:
-    """A view of an existing Python object that shows the attributes traced code has set, which torch has not applied yet."""
+    """A view of a Python object that includes attributes set by traced code, which torch applies after the graph has run."""
 
     __slots__ = ("_real", "_tx")
 
@@ -126,7 +126,7 @@ class Held:
 
 
 class Names(Mapping[str, Any]):
-    """The locals and globals of a traced frame by name, read on access; lists, dicts and sets are copies."""
+    """The locals and globals of a traced frame, and `type`, by name; read on access, with containers copied."""
 
     def __init__(self, tx: Any, variables: Mapping[str, Any]) -> None:
         self._tx, self._variables = tx, variables
@@ -176,7 +176,7 @@ def peek(tx: Any, variable: Any) -> Any:
 
 
 def held(tx: Any, value: Any) -> Any:
-    """Protect a Python value of the program from mutation: copy containers, and wrap objects in views."""
+    """Return a copy of a container, a view of an object, or any other value itself, to protect the program from mutations."""
     if is_tensor(value):
         return TensorFacts(show_value(value), value)
     cls = type(value)
@@ -189,12 +189,12 @@ def held(tx: Any, value: Any) -> Any:
 
 
 def _class_of(value: Any) -> Any:
-    """Return the class of a value, for a view that of the object behind it; replaces `type` in expressions."""
+    """Return the class of a value, or of the object behind a view; replaces `type` in expressions."""
     return value.__class__ if type(value) in (Held, TensorFacts) else type(value)
 
 
 def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
-    """Return the attributes that traced code has set on an object. Torch: `SideEffects`, which finds objects by id."""
+    """Return the attributes that traced code has set on an object. Torch: `SideEffects` finds the object's variable by id()."""
     side_effects = tx.output.side_effects
     variable = side_effects.id_to_variable.get(id(real))
     mutations: Mapping[str, Any] = side_effects.store_attr_mutations.get(variable, {})
@@ -202,7 +202,7 @@ def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
 
 
 def _number(number: Any) -> Any:
-    """Return the value of a symbolic number in this call. Torch: `SymNode._hint`, as the property `hint` may compute it."""
+    """Return the value of a symbolic number in this call. Torch: `SymNode._hint`; the property `hint` may compute one."""
     node = getattr(number, "node", None)
     if node is None:
         return number

@@ -1,4 +1,4 @@
-"""Record how far a tracing attempt has come: graph nodes, guards, and the exception that traced code raises or handles.
+"""Record a tracing attempt's graph nodes and guards so far, and the exception that traced code raises or handles.
 
 Torch: `exn_vt_stack` of `InstructionTranslatorBase`, which the frames of an attempt share, `graph` and `guards` of
 `OutputGraph`; alike in 2.11, 2.13 and 2.15.
@@ -21,11 +21,11 @@ from dynx._torch.tracing.render import show
 
 @dataclass(slots=True)
 class _LoggedGraph:
-    """A graph of the attempt."""
+    """A graph of the attempt as recorded in the trail."""
 
-    number: int  # in the trail
-    indices: dict[Any, int]  # of each node there
-    newest_input: Any  # its last input node, or the root
+    number: int  # index of the graph in the trail
+    indices: dict[Any, int]  # index of each node in the recorded graph
+    newest_input: Any  # last placeholder node, or the root
 
 
 class AttemptProgress:
@@ -33,8 +33,8 @@ class AttemptProgress:
 
     Attributes:
         attempt: The attempt, as the trail stores it.
-        texts: The texts of the attempt's variables, which learn here of operations and guards that may change them.
-        number: Number of the newest progress in the trail.
+        texts: The texts of the attempt's variables; `update` invalidates those that new nodes or guards may have changed.
+        number: Index of the newest progress record in the trail.
         has_exception: Whether traced code raises or handles an exception.
     """
 
@@ -55,9 +55,9 @@ class AttemptProgress:
         self._newest: tuple[int, int, int, int] | None = None  # the progress of `number`
 
     def is_unchanged_by_reading(self, tx: Any) -> bool:
-        """Return whether nothing was added since the row before, if the instruction since then only read values.
+        """Return whether an instruction that only read values added no node or guard, while no exception is raised or handled.
 
-        Such an instruction leaves the graph and the handled exceptions as they are, but may raise one.
+        Faster than `update`, since such an instruction does not change which graph is current.
         """
         return (
             self._graph._len == self._nodes
@@ -68,7 +68,7 @@ class AttemptProgress:
         )
 
     def update(self, tx: Any, row: int) -> None:
-        """Record what was added before row number `row`."""
+        """Record the nodes and guards that were added before row `row`, and the current exception."""
         output, handled = tx.output, tx.exn_vt_stack
         graph, guards = output.tracers[-1].graph, output.tracing_context.guards_context.dynamo_guards.inner
         if (
@@ -103,7 +103,7 @@ class AttemptProgress:
             self._newest, self.number = progress, self._trail.add_progress(progress)
 
     def rename_newest_node(self, tx: Any) -> None:
-        """Record the new name of the last graph node: Dynamo names a tensor after the variable that it is assigned to."""
+        """Record the new name of the last graph node: Dynamo names it after the local that its value is assigned to."""
         graph = tx.output.tracers[-1].graph
         logged, node = self._graphs.get(graph), graph._root._prev
         if logged is not None and node in logged.indices:
@@ -114,9 +114,9 @@ class AttemptProgress:
     def _read_nodes(self, tx: Any, graph: Any) -> bool:
         """Record new graph nodes in the order of the graph; record the whole graph again if nodes were removed.
 
-        Return whether they may change the text of an existing tensor or symbolic number.
+        Return whether the new nodes may change the text of an existing tensor or symbolic number.
 
-        Torch: a linked list whose root follows the last node; a new input is inserted after the last one.
+        Torch: nodes are a linked list whose root follows the last node; a new placeholder is inserted after the last one.
         """
         logged, self._graph, self._nodes = self._graphs.get(graph), graph, graph._len
         if logged is not None and graph._len == len(logged.indices):
@@ -149,7 +149,7 @@ class AttemptProgress:
         return may_change_text
 
     def _read_guards(self, guards: Any, requested_by: int) -> None:
-        """Record the guards that were added to the attempt since the last call. Torch: an `OrderedSet`."""
+        """Record the guards that were added to the attempt since the last call. Torch: they are an `OrderedSet`."""
         text, recorded = self._trail.text, self.attempt.guards
         self._guards, self._requested = guards, len(guards)
         new = [*islice(reversed(guards), max(len(guards) - len(recorded) // 3, 0))]

@@ -1,6 +1,6 @@
-"""Trace with room for Python's frames.
+"""Reserve memory for Python's frames while Dynamo traces (see `dynx._bytecode.large_frame`).
 
-Torch: `convert_frame.trace_frame` is one attempt to trace a function; alike in 2.11, 2.13 and 2.15.
+Torch: `convert_frame.trace_frame` is one tracing attempt; alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dynx._torch.capabilities import hook_point
 
 
 def room_for_frames() -> hooks.Wrapping:
-    """Run each tracing attempt behind a large frame until the handle is removed.
+    """Call each tracing attempt from a large frame until the handle is removed.
 
-    A hook of traced instructions or frames makes the stack deeper; this saves more time than the hook costs.
+    A hook of traced instructions or frames makes the stack deeper; the large frame saves more time than the hook costs.
     """
     return hooks.wrap(hook_point("attempt"), _with_room)
 

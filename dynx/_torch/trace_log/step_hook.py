@@ -1,7 +1,7 @@
-"""Wrap the method of Dynamo that traces one instruction.
+"""Wrap the method with which Dynamo traces one instruction.
 
-Torch: `InstructionTranslatorBase.step`, called once for each instruction of each frame; a frame that inlines another one is
-inside of a step itself. Alike in 2.11, 2.13 and 2.15.
+Torch: `InstructionTranslatorBase.step` is called for each instruction of each frame; an inlined frame is traced inside a step
+of its caller. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dynx._torch.trace_log.room import room_for_frames
 
 
 class StepHook(Handle):
-    """A handle that wraps `step` by `make(original)`, as `hooks.wrap` does, for a wrapper that passes calls on once removed."""
+    """A handle that replaces `step` by `make(original)`; after `remove()`, that function must only call through."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self._handles = hooks.wrap(hook_point("step"), make, passes_on=True), room_for_frames()
 
     def remove(self) -> None:
-        """Restore what was wrapped."""
+        """Remove the wrapper."""
         for handle in self._handles:
             handle.remove()

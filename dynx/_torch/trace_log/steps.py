@@ -1,7 +1,7 @@
 """Find the innermost symbolic frame when a graph breaks.
 
-Torch: `InstructionTranslatorBase.step`, called once for each instruction of each frame; a frame that inlines another one is
-inside of a step itself. Alike in 2.11, 2.13 and 2.15.
+Torch: `InstructionTranslatorBase.step` is called for each instruction of each frame; an inlined frame is traced inside a step
+of its caller. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]
 class BreakWatch(Handle):
     """A handle that calls `on_break` for each error that ends a graph, while the innermost symbolic frame is intact.
 
-    The first `step` that an error leaves is that of the innermost frame. An error in a frame that can break its own graph does
-    not leave the step, inside of which torch logs it (`log_graph_break`).
+    The first `step` that an error leaves is that of the innermost frame. If a frame can break its own graph, the error does not
+    leave the step: torch logs it within the step (`log_graph_break`).
     """
 
     def __init__(self, on_break: OnBreak, report: Callable[[str, BaseException], None]) -> None:
@@ -44,7 +44,7 @@ class BreakWatch(Handle):
         def step(tx: Any) -> Any:
             if not self._is_on:
                 return original(tx)
-            tx._dynx_stack = tx.stack.copy()  # it runs for each instruction: nothing slower may stand here
+            tx._dynx_stack = tx.stack.copy()  # must be fast: it runs for each instruction
             try:
                 return original(tx)
             except errors as error:
@@ -81,7 +81,7 @@ def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException
 
 
 def is_new(error: BaseException, watcher: Any) -> bool:
-    """Record that a watcher got an error, and return whether it is the first time; an error that wraps it is the same one."""
+    """Record that a watcher got an error, and return whether it was new; an error is not new if the error it wraps is known."""
     if watcher in _watchers_of(error):
         return False
     _watchers_of(error).append(watcher)

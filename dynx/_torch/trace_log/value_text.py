@@ -36,19 +36,20 @@ from dynx._torch.tracing.variables import (
     untouched_value,
 )
 
-# what may change a text: nothing; an operation on a tensor; also a mutation of a Python value; also torch realizing a variable
+# levels: what may change a text. FIXED: nothing; TENSOR: an operation on a tensor; ITEMS: also a mutation of a Python value;
+# OPEN: also torch realizing a lazy variable
 FIXED, TENSOR, ITEMS, OPEN = range(4)
 
 
 def changed_level(before: list[int], now: list[int]) -> int:
-    """Return what may have changed between two states of `ValueTexts.changes`, as one of the constants above."""
+    """Return the level of what may have changed between two states of `ValueTexts.changes`; FIXED if nothing."""
     if before == now:
         return FIXED
     return TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
 
 
-Text = tuple[int, int]  # number of a text in the trail, and what may change it
-# takes a translator, a variable and how many levels of containers to show
+Text = tuple[int, int]  # number of a text in the trail, and its level
+# takes the cache, a translator, a variable and the number of container levels to show
 Reader = Callable[["ValueTexts", Any, Any, int], Text]
 
 
@@ -62,28 +63,28 @@ class ValueTexts:
 
     def __init__(self, trail: Trail) -> None:
         self.number, self._texts = trail.text, trail.texts  # the former returns the trail's number of a text
-        self.changes = [0, 0, 0, 0]  # how many instructions so far may have changed a text, by what may change it
+        self.changes = [0, 0, 0, 0]  # how many times texts may have changed so far, by level
         self._null, self._super = ((trail.text(PLAIN[manner](None)), FIXED) for manner in ("null", "super"))
         self._constants: dict[tuple[type, Any], Text] = {}  # by type and value
-        self._attributes: dict[tuple[int, str], int] = {}  # texts by that of the object, and the name
+        self._attributes: dict[tuple[int, str], int] = {}  # text of a bound method, by the text of its object and its name
         self._newest: tuple[Any, Text] = (None, (0, FIXED))
-        # by id(), where the number of levels matters by their sum; each keeps the variable alive: nothing else gets its id()
+        # by id(variable), plus the number of container levels if it matters; entries keep variables alive, so ids are unique
         self._objects: dict[int, _Object] = {}
         self._containers: dict[int, _Container] = {}
         self._unrealized: dict[int, tuple[Any, Text]] = {}
 
     def of(self, tx: Any, value: Any, depth: int = 2) -> Text:
-        """Return the trail's number of a variable's text, with `depth` levels of containers, and what may change the text."""
+        """Return the trail's number of a variable's text, with `depth` levels of containers, and the level of the text."""
         cls: Any = type(value)
         return READERS[cls](self, tx, value, depth)
 
     def may_have_changed(self, level: int) -> None:
-        """Read texts again that a change of this kind, one of the constants above, can affect."""
+        """Invalidate the texts that a change of this level can affect: they are rendered again when they are read."""
         for kind in range(level, OPEN + 1):
             self.changes[kind] += 1
 
     def forget(self, container: Any) -> None:
-        """Read the text of one container again."""
+        """Discard the cached text of a container."""
         for depth in range(3):
             self._containers.pop(id(container) + depth, None)
 
@@ -144,7 +145,7 @@ class ValueTexts:
                 return self._of_container(tx, variable, depth)
             else:
                 text = self.number(show(tx, variable)), FIXED
-                if variable.source is None:  # created by the traced code: read again at once or never
+                if variable.source is None:  # created by traced code: read again immediately or never
                     self._newest = variable, text
                     return text
             cached = self._objects[id(variable)] = _Object(variable, text, self.changes[text[1]])
@@ -208,20 +209,20 @@ class _Object:
 
     variable: Any
     text: Text
-    checked: int  # the number of changes when the text was right
-    facts: tuple[Any, ...] | None = None  # what it shows; read from the second check on: many values are read once only
+    checked: int  # number of changes when the text was last checked
+    facts: tuple[Any, ...] | None = None  # what the text shows; None before the second check: many values are read only once
 
 
 @dataclass(slots=True)
 class _Container:
-    """The text of a container, and what it was made of."""
+    """The text of a container, and the members from which it was rendered."""
 
     variable: Any
     text: Text
-    checked: list[int]  # the numbers of changes when the text was right
+    checked: list[int]  # numbers of changes, by level, when the text was last checked
     length: int
-    members: list[Any]  # those that the text shows
-    changing: list[tuple[Any, int, Text]]  # of these, those whose text may change: with its levels and that text
+    members: list[Any]  # members that the text shows
+    changing: list[tuple[Any, int, Text]]  # members whose text may change: member, its container levels, its text
 
 
 def _facts_of(variable: Any) -> tuple[Any, ...] | None:
@@ -268,6 +269,6 @@ def _reader_of(cls: Any) -> Reader:
     if manner in _BY_MANNER:
         return _BY_MANNER[manner]
     plain = PLAIN.get(manner)
-    if plain is not None:  # faster to write than to look up
+    if plain is not None:  # rendering it is faster than a lookup
         return lambda texts, tx, variable, depth: (texts.number(plain(variable)), FIXED)
     return ValueTexts._of_container if class_may_hold_items(cls) else ValueTexts._of_object

@@ -1,4 +1,4 @@
 """Read and influence Dynamo's tracer: its symbolic frames and variables, guards and side effects, graph breaks.
 
-`translator` is the module to start with: the functions of the others take a `tx` (InstructionTranslator) as it does.
+Start with `translator`: `tx`, the first parameter of most functions in this package, is an `InstructionTranslator`.
 """

@@ -19,7 +19,7 @@ from dynx.errors import ComptimeFailed
 
 StandIn = Callable[[Any], Any]  # returns the compile-time stand-in of a symbolic variable
 _UNKNOWN = object()
-_MOST_OBJECTS = 2000  # that are searched for one that the trace has mutated
+_MOST_OBJECTS = 2000  # searched for one that traced code has mutated
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Conversion:
         return self._contents(variable)
 
     def _contents(self, variable: Any) -> Any:
-        """Return a read-only copy of a container at this point of the trace; a stand-in if the variable is no container."""
+        """Return a read-only copy of a list, tuple or dict at this point of the trace; a stand-in for any other variable."""
         items = items_of(variable)
         kind = _python_type(variable)
         if isinstance(items, list) and kind in (list, tuple):
@@ -91,7 +91,7 @@ class Conversion:
     def _is_changed(self, real: Any) -> bool:
         """Return whether traced code has mutated an object that `real` references, so that `real` is out of date.
 
-        Torch: `SideEffects.id_to_variable` has objects by id. Containers and instance dictionaries are searched.
+        Searches containers and instance dictionaries, up to `_MOST_OBJECTS`. Torch: `SideEffects.id_to_variable`.
         """
         side_effects = self.tx.output.side_effects
         changed = {address for address, variable in side_effects.id_to_variable.items() if side_effects.is_modified(variable)}
@@ -136,7 +136,7 @@ class Conversion:
     def _at(self, source: Any) -> Any:
         """Return the Python value of a Dynamo `Source`; `_UNKNOWN` if it cannot be evaluated.
 
-        Torch: `OutputGraph.resolve_source_value` (2.13); 2.11 has only the source's name, an expression over L and G.
+        Torch: `OutputGraph.resolve_source_value` from 2.13 on; 2.11 has only the name of a source, an expression over L and G.
         """
         output = self.tx.output
         try:
@@ -169,7 +169,7 @@ class Conversion:
 
 
 def _specialize(variable: Any) -> None:
-    """Guard on the values of dynamic numbers in a variable, since a callback has read them."""
+    """Guard on the values of symbolic numbers in a variable and its items, since a callback has read them."""
     variable = settled(variable)
     if is_kind(variable, "SymNodeVariable"):
         variable.evaluate_expr()

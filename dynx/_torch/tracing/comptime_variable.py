@@ -1,7 +1,7 @@
 """Make Dynamo run a Python function at compile time when traced code calls a marker object.
 
-The marker is traced as a subclass of `VariableTracker`. Torch finds it through the table `VariableBuilder._id_dispatch()` of
-objects by id, to which `substitute_in_graph` adds entries in the same way; nothing is patched. Alike in 2.11, 2.13 and 2.15.
+Dynamo represents the marker by a subclass of `VariableTracker`, which it finds in the table `VariableBuilder._id_dispatch()` by
+the marker's id. `substitute_in_graph` adds entries to that table too; nothing is patched. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def is_symbolic(value: object) -> bool:
 
 
 def pinned(number: Any) -> int | float | bool:
-    """Specialize a symbolic number: guard on its value in this call and return it. Raises torch's error if it is unbacked."""
+    """Specialize a symbolic number: guard on its value in this call and return it. An unbacked number raises torch's error."""
     if isinstance(number, torch.SymBool):
         return bool(number)
     return int(number) if isinstance(number, torch.SymInt) else float(number)

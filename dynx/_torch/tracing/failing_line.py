@@ -1,4 +1,4 @@
-"""Find the user's stack at which a compilation failed, from the exception that torch raises."""
+"""Read from an exception of torch at which line of the user's code a compilation failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<f
 
 
 def stack_of_failure(error: BaseException) -> tuple[RawFrame, ...]:
-    """Return the user's stack at which a compilation failed, outermost frame first; empty if torch names none.
+    """Return the user's stack at which a compilation failed, outermost frame first; empty if the exception has none.
 
     Torch: `real_stack` of the exception, or the text after "from user code:" or "User stack:" in its message.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from dynx._torch.tracing.stack import RawFrame, of_summaries, tracing_stack
 
-# a break without a resume function shows only in these texts
+# beginnings of the reason for a graph break that has no resume function
 _NOT_RESUMED = ("Failed to handle graph break gracefully", "Encountered graph break that we cannot resume from")
 _CALLEE = re.compile(
     r"builtin operator `(?P<operator>[^`]+)`|[Pp]ython builtin `(?P<builtin>[^`]+?)\.?`|the builtin `(?P<c>[^`]+?)\.?`"
@@ -17,7 +17,7 @@ _CALLEE = re.compile(
     r"|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
 )
 _PAGE = re.compile(r"about this graph break, please visit: (https://\S+)")
-# only where the context has no module and name, which say more
+# used only if `_CALLEE` finds nothing: this name lacks the module
 _MARKED = re.compile(r"intentionally marked that the function `(?P<name>[\w.]+)`")
 
 
@@ -34,7 +34,7 @@ class RawBreak:
     stack: tuple[RawFrame, ...]  # outermost first
     resumable: bool
     page: str  # torch's page on this kind of graph break; empty if it has none
-    compiled_autograd: bool  # whether compiled autograd compiles the backward pass of compiled functions
+    compiled_autograd: bool  # `torch._dynamo.config.compiled_autograd`
 
 
 def read_break(reason: str, error: Any) -> RawBreak:

@@ -35,7 +35,7 @@ class GraphWatch(Handle):
         self, note: Callable[[TraceId, list[RawCodeLine]], None], report: Callable[[str, BaseException], None]
     ) -> None:
         self._note, self._report = note, report
-        self._wrapping = hooks.wrap(hook_point("backend"), self._around)  # as the timeline does: both can be installed
+        self._wrapping = hooks.wrap(hook_point("backend"), self._around)  # the timeline may wrap it too
 
     def remove(self) -> None:
         self._wrapping.remove()

@@ -1,4 +1,4 @@
-"""Run actions before chosen instructions while Dynamo traces a function; an action may break the graph there."""
+"""Run actions before chosen instructions while Dynamo traces a function; an action may break the graph at its instruction."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def traced_code(tx: Any) -> Code:
 def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
     """Translate indices of instructions in the original code to indices in the traced code, which may be a resume function.
 
-    A resume function contains the whole function behind a prologue, which jumps to the instruction where it continues; earlier
-    instructions are not reached again. Torch aligns both from their ends (`generate_based_on_original_code_object`).
+    A resume function contains the whole function behind a prologue, which jumps to the instruction where it continues. Earlier
+    instructions are never reached and are omitted. Torch aligns both codes from their ends
+    (`generate_based_on_original_code_object`).
     """
     if code.resumes_at is None:
         return tuple(indices)
@@ -55,7 +56,7 @@ def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
 
 
 def resumes_at(tx: Any) -> int | None:
-    """Return the index of the instruction at which a resume function continues; None if the frame is not of one."""
+    """Return the index of the instruction at which a resume function continues; None for any other frame."""
     if not tx.f_code.co_name.startswith("torch_dynamo_resume_in_"):
         return None
     prologue = [index for index, inst in enumerate(tx.instructions) if inst.argval == "__is_tracing_resume_prologue"]
@@ -70,8 +71,8 @@ def resumes_at(tx: Any) -> int | None:
 def at_instructions(tx: Any, actions: Mapping[int, Sequence[Action]]) -> None:
     """Run actions right before the instructions with these indices, whenever this symbolic frame reaches them.
 
-    Shadows the class's dispatch table on this one translator. Torch looks it up for every instruction, inside of the `try`
-    that turns exceptions into graph breaks, so an action may break the graph as an instruction may.
+    Replaces `dispatch_table` on this translator, not on its class. Torch looks a handler up for every instruction, inside the
+    `try` that turns exceptions into graph breaks, so an action may break the graph as an instruction may.
     """
     require("breakable", "no_operation")
     if isinstance(tx.dispatch_table, _Dispatch):

@@ -9,9 +9,9 @@ from dynx._torch.tracing.stack import RawFrame, of_summaries
 
 
 class RawGuard(NamedTuple):
-    """One requested guard as text, with the stack, outermost frame first, of the line that first requested it."""
+    """One requested guard as text, with the user's stack at the line that first requested it, outermost frame first."""
 
-    kind: str  # torch's name, "TENSOR_MATCH"
+    kind: str  # torch's name of the guard type, such as "TENSOR_MATCH"
     source: str
     stack: tuple[RawFrame, ...]
 

@@ -28,17 +28,18 @@ def graph_break(message: str) -> NoReturn:
 
 
 def is_of_torch(error: BaseException) -> bool:
-    """Return whether Dynamo's tracer itself handles an exception: a graph break, a restart, an exception of traced code."""
+    """Return whether an exception is one of Dynamo's own, such as a graph break, a restart, or an exception of traced code."""
     from torch._dynamo import exc
 
     return isinstance(error, (exc.TorchDynamoException, exc.ObservedException))
 
 
 def visible_to_user(text: str, kind: Any = ComptimeFailed, *also: Any) -> Exception:
-    """Return an exception of a kind, and of other kinds also, that Dynamo's tracer passes to the user without wrapping it.
+    """Return an exception that reaches the user as it is, an instance of the classes `kind` and `also`.
 
-    Dynamo wraps exceptions of other types into InternalTorchDynamoError. It does not wrap `ShortenTraceback`, and omits the
-    frames of torch before `first_useful_frame`, here the caller's, from the traceback (2.11, 2.13 and 2.15).
+    Dynamo wraps most exceptions that are raised while it traces in `InternalTorchDynamoError`, but not `ShortenTraceback`, from
+    which the returned exception inherits too. The user sees its traceback from the caller of this function on. Alike in 2.11,
+    2.13 and 2.15.
     """
     return _unwrapped_class(kind, *also)(text, sys._getframe(1))
 

@@ -1,4 +1,4 @@
-"""Render symbolic variables as short texts that are the same in every release of torch.
+"""Render symbolic variables (`VariableTracker`) as short texts that are the same in every release of torch.
 
 Torch's own `debug_repr` differs between releases and realizes lazy variables, which adds guards; these functions do neither.
 """
@@ -29,9 +29,8 @@ from dynx._torch.tracing.variables import (
 
 _MAX_TEXT = 80  # characters of one string or number
 MAX_ITEMS = 10  # of one container
-_LONG_NAME = re.compile(
-    r"\b([a-z]+)(\d{6,})\b"
-)  # of a symbol, from `dynx.symbols.install`; torch's own have two or three digits
+# name of a symbol under `dynx.symbols.install`; torch's own names have at most three digits
+_LONG_NAME = re.compile(r"\b([a-z]+)(\d{6,})\b")
 _BRACKETS: Mapping[str, tuple[str, str]] = {
     "list": ("[", "]"),
     "tuple": ("(", ")"),
@@ -40,9 +39,10 @@ _BRACKETS: Mapping[str, tuple[str, str]] = {
     "torch.Size": ("torch.Size([", "])"),
     "deque": ("deque([", "])"),
 }
-# what is shown besides the items, by class; a subclass may override the attribute
+# attributes shown besides the items, by class, as descriptors of that class: a subclass may override the attribute
 _DETAILS: Mapping[Any, Any] = {deque: deque.__dict__["maxlen"], defaultdict: defaultdict.__dict__["default_factory"]}
 _CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
+# ways to render a variable, with the variable classes for each; subclasses count too
 _MANNERS: Mapping[str, frozenset[str]] = {
     "lazy": frozenset({"LazyVariableTracker"}),
     "cell": frozenset({"CellVariable"}),
@@ -66,10 +66,10 @@ _MANNERS: Mapping[str, frozenset[str]] = {
 
 
 def show(tx: Any, variable: Any, depth: int = 2) -> str:
-    """Return a short text of a symbolic variable, with `depth` levels of containers.
+    """Return a short text of a symbolic variable, with `depth` levels of nested containers.
 
-    Tensors show dtype, sizes, device and requires_grad; symbolic numbers their expression. A lazy variable shows its Python
-    value, and is not realized.
+    Tensors show dtype, sizes, a device other than the CPU, and requires_grad; symbolic numbers show their expression and hint.
+    A lazy variable is not realized, and shows its Python value.
     """
     manner = manner_of(variable)
     if manner == "lazy":
@@ -99,9 +99,9 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
 
 
 def show_container(tx: Any, variable: Any, show_member: Callable[[Any, int], str], depth: int) -> str:
-    """Return the text of a variable that is a built-in container or a dataclass, with texts that `show_member` returns.
+    """Return the text of a variable that is a built-in container or a dataclass, using `show_member` for its members.
 
-    `show_member` takes a variable in it, and how many levels of containers to show.
+    `show_member` takes a member and the number of container levels to show.
     """
     items = items_of(variable)
     if items is None:
@@ -112,7 +112,7 @@ def show_container(tx: Any, variable: Any, show_member: Callable[[Any, int], str
 
 
 def manner_of(variable: Any) -> str:
-    """Return how a symbolic variable is rendered, as a key of `_MANNERS`; "" if that depends on its value."""
+    """Return how a symbolic variable is rendered, as a key of `_MANNERS`; "" if the class alone does not decide it."""
     cls: Any = type(variable)
     return manner_of_class(cls)
 
@@ -158,12 +158,12 @@ def show_value(value: Any, depth: int = 2) -> str:
 
 
 def _as_range(text: str) -> str:
-    """Return the text of a range as Python shows it, without a step of one; any other text as it is."""
+    """Return the text of a range as Python shows it, without a step of one; any other text unchanged."""
     return f"{text.removesuffix(', 1)')})" if text.startswith("range(") and text.endswith(", 1)") else text
 
 
 def _with_details(text: str, details: Mapping[str, str]) -> str:
-    """Add what a container has besides its items: the factory of a defaultdict, as Python shows it, the limit of a deque."""
+    """Add the factory of a defaultdict, or the `maxlen` of a deque, to the text of its items."""
     factory, limit = details.get("default_factory"), details.get("maxlen")
     if factory is not None:
         name, _, items = text.partition("(")
@@ -173,7 +173,7 @@ def _with_details(text: str, details: Mapping[str, str]) -> str:
 
 @cache
 def _fields_of(cls: Any) -> tuple[str, ...]:
-    """Return the names of the fields that a dataclass shows; empty for other classes, and where a metaclass may run code."""
+    """Return the names of the fields in a dataclass's repr; empty for other classes, and under a metaclass."""
     is_plain = type(cls) is type and any("__dataclass_fields__" in vars(base) for base in cls.__mro__)
     return tuple(field.name for field in fields(cls) if field.repr) if is_plain else ()
 
@@ -206,9 +206,9 @@ def _show_fields(cls: type, values: Mapping[str, Any], show_field: Callable[[Any
 
 
 def _show_fields_of_variable(tx: Any, variable: Any, show_member: Callable[[Any, int], str], depth: int) -> str:
-    """Return the text of a dataclass in traced code, with what the code has assigned to its fields.
+    """Return the text of a dataclass instance, with the values that traced code has assigned to its fields.
 
-    Torch: `UserDefinedObjectVariable.value`.
+    Torch: `UserDefinedObjectVariable.value` is the instance, without those assignments.
     """
     assigned, before = assigned_fields(tx, variable), _attributes_of(stored(variable, "value"))
     found = {
@@ -229,7 +229,7 @@ def shown_fields(variable: Any) -> tuple[str, ...]:
 
 
 def assigned_fields(tx: Any, variable: Any) -> dict[str, Any]:
-    """Return the variables that the traced code has assigned to attributes of a dataclass.
+    """Return the variables that traced code has assigned to attributes of a dataclass instance, by attribute name.
 
     Torch: the attributes in `SideEffects.store_attr_mutations`, and `FrozenDataClassVariable.fields` (2.11).
     """
@@ -237,7 +237,7 @@ def assigned_fields(tx: Any, variable: Any) -> dict[str, Any]:
 
 
 def show_example(variable: Any, example: Any) -> str:
-    """Return the text of a variable whose value is in the graph, such as a tensor; `example` is its `example_of`."""
+    """Return the text of a variable whose value is in the graph, such as a tensor; `example` is what `example_of` returns."""
     return _show_example(example, _class_of(variable))
 
 
@@ -259,10 +259,10 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def short_names(text: str, shape_env: Any) -> str:
-    """Replace long names of symbols in a text by a letter and the symbol's number in the order of creation: `s0`.
+    """Replace the long symbol names of `dynx.symbols` in a text by a letter and the symbol's index in order of creation: `s0`.
 
-    Names of torch, such as `s77`, stay as they are in TORCH_LOGS. Torch: the keys of `ShapeEnv.var_to_sources` are in that
-    order; alike in 2.11, 2.13 and 2.15.
+    Torch's own names, such as `s77`, are kept, so that they match TORCH_LOGS. Torch: `ShapeEnv.var_to_sources` has the symbols
+    in order of creation; alike in 2.11, 2.13 and 2.15.
     """
     if shape_env is None or _LONG_NAME.search(text) is None:
         return text
@@ -273,7 +273,7 @@ def short_names(text: str, shape_env: Any) -> str:
 def _show_symbol(number: Any) -> str:
     """Return the text of a symbolic number, with its value in this call if it is backed: `s77=8`, `2*s77=16`, `u0`.
 
-    Torch: `SymNode.expr` and `_hint`; the latter is only read, since `hint` may compute it.
+    Torch: `SymNode.expr` and `_hint`; the property `hint` may compute a hint, while reading `_hint` does not.
     """
     node = None if type(number) is int else getattr(number, "node", None)
     if node is None:
@@ -373,7 +373,7 @@ def _tensor() -> type:
     return Tensor
 
 
-# texts of variables that have one Python value, which cannot change
+# how to render variables whose text never changes, by manner
 PLAIN: Mapping[str, Callable[[Any], str]] = {
     "class": lambda variable: f"class {getattr(variable.value, '__qualname__', variable.value)}",
     "constant": lambda variable: show_value(variable.value),

@@ -29,9 +29,9 @@ def is_condition(value: object) -> bool:
 
 
 def holds_now(condition: Any) -> bool | None:
-    """Evaluate a symbolic condition without adding a guard; None if its value is known only at run time.
+    """Return the value of a symbolic condition in this call, without adding a guard; None if it is known only at run time.
 
-    A backed symbolic size is evaluated with its hint, the value in this call.
+    Backed symbols have the value of their hint.
     """
     if is_concrete_bool(condition):
         return bool(condition)
@@ -43,9 +43,9 @@ def holds_now(condition: Any) -> bool | None:
 
 
 def known(number: Any) -> bool | None:
-    """Return whether a symbolic condition holds, or a symbolic number is not 0, if that follows without a guard; else None.
+    """Return whether a symbolic condition holds, or a symbolic number is nonzero, if torch can prove it; else None.
 
-    Torch: `statically_known_true`, alike in 2.11, 2.13 and 2.15; it uses ranges and axioms, never a hint.
+    Torch: `statically_known_true`, alike in 2.11, 2.13 and 2.15; it uses ranges and axioms, never a hint, and adds no guard.
     """
     holds = number if isinstance(number, torch.SymBool) else number != 0
     if is_concrete_bool(holds) or statically_known_true(holds):
@@ -79,7 +79,7 @@ def values_now(number: Any) -> dict[str, Any]:
 
 
 def can_assert(condition: Any) -> bool:
-    """Return whether torch can compute a condition in the graph, as it must to assert one of unbacked symbols.
+    """Return whether torch can compute a condition in the graph, which a runtime assertion requires.
 
     Torch: `insert_deferred_runtime_asserts` interprets the expression with proxies, which fails for the true division of
     integers in 2.11, 2.13 and 2.15.
@@ -91,7 +91,7 @@ def can_assert(condition: Any) -> bool:
     tracer = torch.fx.proxy.GraphAppendingTracer(graph)
     proxies = {symbol: torch.fx.Proxy(graph.placeholder(str(symbol)), tracer) for symbol in expression.free_symbols}
     logger = logging.getLogger(sympy_interp.__module__)
-    logger.addFilter(_no_message)  # torch warns of what fails here
+    logger.addFilter(_no_message)  # torch logs a warning if it cannot compute the condition
     try:
         sympy_interp(OptimizedPythonReferenceAnalysis, proxies, expression)
     except Exception:  # noqa: BLE001 - whatever an operator raises for a proxy
@@ -108,7 +108,8 @@ def _no_message(record: logging.LogRecord) -> bool:
 def promise(tx: Any, condition: Any, file: str, line: int, message: str) -> None:
     """Enforce a symbolic condition: by a guard if all its symbols are backed, else by a runtime assertion in the graph.
 
-    Torch writes its own text into the assertion; `message` replaces it before the backend gets the graph.
+    `message` replaces torch's text of the assertion before the backend gets the graph. A condition that is a constant, even
+    False, is ignored: the caller has evaluated it.
     """
     if is_concrete_bool(condition):
         return
@@ -122,7 +123,7 @@ def promise(tx: Any, condition: Any, file: str, line: int, message: str) -> None
 
 
 def suppose(condition: Any) -> None:
-    """Make the shape environment assume that a symbolic condition holds, without a guard or runtime assertion."""
+    """Make the `ShapeEnv` assume that a symbolic condition holds, without a guard or runtime assertion."""
     if is_concrete_bool(condition):
         return
     _assume(condition.node.shape_env, condition.node.expr)
@@ -136,16 +137,20 @@ def _assume(shape_env: Any, expression: Any) -> None:
 
 
 def _assume_remainder(shape_env: Any, expression: Any) -> None:
-    """Assume a fact about a remainder also in the form that torch uses once the number is known to be positive.
+    """Assume a condition that contains `PythonMod` also with `Mod` in its place.
 
-    Torch: `PythonMod` of numbers that may be negative, else `Mod`; it does not recognize the one in the other.
+    Torch: a remainder is a `Mod` if both operands are known to be nonnegative, else a `PythonMod`; torch does not derive a
+    fact about one from a fact about the other.
     """
     if expression.has(PythonMod):
         _assume(shape_env, expression.replace(PythonMod, Mod))
 
 
 def bound(tx: Any, number: Any, low: int | None, high: int | None, message: str) -> None:
-    """Constrain an unbacked symbolic number to a range, which torch asserts at run time."""
+    """Constrain an unbacked symbol to the inclusive range from `low` to `high`, which torch asserts at run time.
+
+    None stands for no bound. `message` replaces torch's text of the assertion.
+    """
     shape_env, symbols = number.node.shape_env, list(number.node.expr.free_symbols)
     before = _ranges(shape_env, symbols)
     constrain_range(number, min=low, max=high)
@@ -169,17 +174,20 @@ def is_unbacked(number: Any) -> bool:
 
 
 def is_unbacked_symbol(number: Any) -> bool:
-    """Return whether a symbolic number is one unbacked symbol, the only kind for which torch keeps a range."""
+    """Return whether a symbolic number is a single unbacked symbol: torch's `constrain_range` ignores expressions."""
     return is_unbacked(number) and bool(number.node.expr.is_Symbol)
 
 
 def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: str) -> None:
-    """Add a guard that calls `read()` and fails when the result differs from `expected`, the result at compile time."""
+    """Add a guard that calls `read()` and fails when the result differs from `expected`, the result at compile time.
+
+    `name`, and `text` for the expected value, describe the guard in the guard tree and in torch's logs.
+    """
 
     def unchanged(frame_locals: Any) -> bool:
         return bool(read() == expected)
 
-    def DYNX_GUARD(builder: Any, guard: Any) -> None:  # noqa: N802 - shown beside torch's own
+    def DYNX_GUARD(builder: Any, guard: Any) -> None:  # noqa: N802 - the guard's type in logs, spelled as torch's
         code = [f"___dynx_guard({name!r}) == {text}"]
         guard.set_export_info("DYNX_GUARD", None, code, None)
         stack = "".join(guard.user_stack.format()) if guard.user_stack else ""
@@ -190,7 +198,7 @@ def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: s
 
 
 def _texts_of(node: Any) -> set[str]:
-    """Return the texts as which torch may write a condition into a runtime assertion."""
+    """Return the forms in which torch may write a condition in the text of a runtime assertion."""
     from torch.fx.experimental.symbolic_shapes import canonicalize_bool_expr
 
     return {str(canonicalize_bool_expr(node.expr)), str(node.expr)}
@@ -215,7 +223,7 @@ def _changed_bounds(shape_env: Any, symbols: list[Any], before: dict[Any, Any]) 
 def _explain_assertions(tx: Any, expressions: set[str], message: str) -> None:
     """Replace torch's text by `message` in the runtime assertions of these expressions, before the backend gets the graph.
 
-    The method is shadowed on the one `OutputGraph` of this attempt and ends with it.
+    Replaces `call_user_compiler` on this attempt's `OutputGraph` object, not on the class.
     """
     output = tx.output
     compile_graph = output.call_user_compiler

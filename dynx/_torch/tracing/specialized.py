@@ -1,4 +1,4 @@
-"""Read which symbolic sizes and numbers a finished attempt fixed to one value, and the lines that did so."""
+"""Read which symbolic sizes and numbers a finished tracing attempt specialized, and at which lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynx._torch.tracing.stack import RawFrame, of_summaries
 
 
 def specialized_sources(tracer_output: Any) -> dict[str, tuple[RawFrame, ...]]:
-    """Return the sources of symbols that have one value by the end of an attempt, each with the user's stack at that moment.
+    """Return the sources of symbols that a tracing attempt specialized to a constant, each with the user's stack at that line.
 
     Torch: `ShapeEnv.specialization_stacks`, alike in 2.11, 2.13 and 2.15.
     """

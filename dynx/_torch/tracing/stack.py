@@ -23,8 +23,8 @@ StackParts = tuple[tuple[Any, ...], tuple[str, int | None, str] | None]
 def stack_parts() -> StackParts | None:
     """Return the user's stack at the line being traced as torch stores it; None when Dynamo traces nothing.
 
-    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. It runs for every guard;
-    `TracingContext.extract_stack()`, which returns the same, takes ten times as long.
+    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. This function runs
+    for every guard: `TracingContext.extract_stack()`, which returns the same stack, takes ten times as long.
     """
     from torch._guards import TracingContext
 
@@ -33,7 +33,7 @@ def stack_parts() -> StackParts | None:
 
 
 def is_same_line(a: StackParts, b: StackParts) -> bool:
-    """Return whether two stacks are at the same line of the same call; torch creates a new frame summary for every call."""
+    """Return whether two stacks are at the same line of the same call; torch creates new frame summaries for every call."""
     return a[1] == b[1] and len(a[0]) == len(b[0]) and (not a[0] or a[0][-1] is b[0][-1])
 
 

@@ -28,7 +28,7 @@ def why_not_traced(function: Any) -> str | None:
 
 
 def why_never_traced(function: FunctionType) -> str | None:
-    """Return why torch traces neither a function nor what its decorators made of it; None if it may."""
+    """Return why Dynamo never traces a function: `torch.compiler.disable` or a trace rule of torch; None if it may."""
     named = _named(function)
     if is_disabled(named) and unwrap(named).original is function:
         return f"torch.compiler.disable was applied to {function.__qualname__}"
@@ -37,18 +37,18 @@ def why_never_traced(function: FunctionType) -> str | None:
 
 
 def _named(function: FunctionType) -> Any:
-    """Return what the name of a function refers to now, which is what its decorators returned; None for an inner function."""
+    """Return the object that a function's name refers to now, such as a decorated function; None for an inner function."""
     value: Any = None
     scope = function.__globals__
     for name in function.__qualname__.split("."):
         value = scope.get(name)
-        value = getattr(value, "__func__", value)  # of a static or class method
+        value = getattr(value, "__func__", value)  # the function of a static or class method
         scope = getattr(value, "__dict__", {})
     return value
 
 
 def not_traced(function: Call) -> Call:
-    """Return a function that torch does not trace where compiled code calls it: a graph break, after which it runs as it is."""
+    """Wrap a function so that Dynamo does not trace it: compiled code that calls it breaks the graph and runs it eagerly."""
     import torch
 
     disabled: Call = torch.compiler.disable(function)
@@ -56,19 +56,19 @@ def not_traced(function: Call) -> Call:
 
 
 def is_disabled(function: Any) -> bool:
-    """Return whether `torch.compiler.disable` returned this function. Torch: the mark `_torchdynamo_disable`."""
+    """Return whether `torch.compiler.disable` returned this function. Torch: the attribute `_torchdynamo_disable`."""
     return bool(getattr(function, "_torchdynamo_disable", False))
 
 
 def is_compiled_callable(function: Any) -> bool:
-    """Return whether `torch.compile` returned this function or module. Torch: the mark `_torchdynamo_orig_callable`."""
+    """Return whether torch.compile or torch.compiler.disable returned this object. Torch: `_torchdynamo_orig_callable`."""
     from torch._dynamo.eval_frame import OptimizedModule
 
     return isinstance(function, OptimizedModule) or hasattr(function, "_torchdynamo_orig_callable")
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Return whether a code object has entries in torch's cache, which run without being traced again.
+    """Return whether a code object has entries in torch's cache, which run without tracing the function again.
 
     Torch: `eval_frame._debug_get_cache_entry_list`, alike in 2.11, 2.13 and 2.15.
     """

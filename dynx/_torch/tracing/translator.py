@@ -1,7 +1,6 @@
 """Read the instruction that Dynamo is tracing, and the state of its symbolic frame.
 
-Torch: attributes of `InstructionTranslatorBase` (called `tx` there and here) and of its `OutputGraph`; those used here are
-alike in 2.11, 2.13 and 2.15.
+Torch: attributes of `InstructionTranslatorBase` (`tx`) and of its `OutputGraph`, alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.render import short_names
 from dynx._torch.tracing.stack import RawFrame
 
-# prefixes of variables that torch and Python create
+# prefixes of the names of variables that torch and Python create
 HIDDEN = ("___", "__nested_resume_fns", "__nested_frame_values", "__is_tracing_resume_prologue", ".", "implicit")
 
 
@@ -54,7 +53,7 @@ def location(tx: Any) -> RawFrame:
 
 
 def local_variables(tx: Any) -> dict[str, Any]:
-    """Return the symbolic variables of the user's locals, without locals that torch and Python create."""
+    """Return the symbolic variables of the user's locals, without those that torch and Python create."""
     return {name: variable for name, variable in tx.symbolic_locals.items() if not name.startswith(HIDDEN)}
 
 
@@ -103,8 +102,8 @@ def backtrace(tx: Any) -> list[Any]:
 def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
     """Register a function to call when the current tracing attempt ends, successfully or not.
 
-    Torch: `OutputGraph.add_cleanup_hook`. The hooks run in the `finally` of `convert_frame.transform`, but also right before
-    the backend is called, which may still fail: a hook that runs there is added again.
+    Torch: `OutputGraph.add_cleanup_hook`. The hooks run in the `finally` of `convert_frame.trace_frame`, but also right before
+    the backend is called, which may fail: a hook that runs then is added again.
     """
     output = tx.output
 
@@ -142,7 +141,7 @@ def can_break_here(tx: Any) -> bool:
 
 
 def has_nothing_to_compile(raised: BaseException) -> bool:
-    """Return whether an exception means that torch skips a frame because it contains no operations, which is harmless.
+    """Return whether an exception means that torch skips a frame because it contains no operations.
 
     Torch: `SkipFrame` with a text of its own, alike in 2.11, 2.13 and 2.15.
     """
@@ -155,7 +154,7 @@ def output_key(tx: Any) -> Any:
 
 
 def graph_code(tx: Any, *, verbose: bool) -> str:
-    """Return the graph traced so far as Python code, with short names of symbols."""
+    """Return the graph traced so far as Python code, with the symbol names of `short_names`."""
     return short_names(str(tx.output.graph.python_code("self", verbose=verbose).src), tx.output.shape_env)
 
 

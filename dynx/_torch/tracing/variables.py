@@ -1,7 +1,7 @@
 """Read Dynamo's symbolic variables (`VariableTracker`) without changing them.
 
-Torch: subclasses of `VariableTracker`. Their number and methods grow with every release (47, 100, 128 methods in 2.11, 2.13
-and 2.15), so they are distinguished by the names of their classes and read through a few attributes that all versions have.
+Torch: the subclasses of `VariableTracker` and its methods change with every release (47, 100 and 128 methods in 2.11, 2.13 and
+2.15), so variables are distinguished by class name and read through a few attributes that all versions have.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dynx._torch.cache.guard_failures import guard_source
 
 
 def settled(variable: Any) -> Any:
-    """Return the variable behind a lazy variable that torch has realized; else the variable itself.
+    """Return the variable behind a realized lazy variable; any other variable unchanged.
 
-    Realizing it would add a guard.
+    It never realizes a lazy variable, which would add a guard.
     """
     while is_lazy(variable):
         if not variable.is_realized():
@@ -107,8 +107,8 @@ def _is_number_class(cls: Any) -> bool:
 def cell_content(tx: Any, variable: Any) -> Any | None:
     """Return the symbolic variable in a closure cell; None if the cell is empty.
 
-    Torch: `CellVariable` and `SideEffects.load_cell`. It reads torch's tables instead, because `load_cell` of an empty cell
-    raises the exception of the traced code.
+    Torch: what `SideEffects.load_cell` returns for a `CellVariable`, read from its tables: `load_cell` would raise the
+    exception that traced code gets from an empty cell.
     """
     side_effects = tx.output.side_effects
     pending = side_effects.store_attr_mutations.get(variable, {}).get("cell_contents")
