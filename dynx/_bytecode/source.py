@@ -8,9 +8,10 @@ returned only for a function that the program has at this line.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
+
+from dynx._bytecode.globals_read import codes_in
 
 
 class _Program(NamedTuple):
@@ -23,7 +24,7 @@ _PROGRAMS: dict[str, _Program] = {}
 
 def add_program(code: CodeType, source: str) -> None:
     """Store the source of a program without a file; `code` is its compiled code."""
-    covered = {(inner.co_name, line) for inner in _nested(code) for line in _span(inner)}
+    covered = {(inner.co_name, line) for inner in codes_in(code) for line in _span(inner)}
     _PROGRAMS[code.co_filename] = _Program(source.splitlines(keepends=True), frozenset(covered))
 
 
@@ -45,13 +46,6 @@ def line_at(file: str, line: int, function: str) -> str:
     """Return one source line of a function; empty if it cannot be read."""
     lines = lines_with(file, line, function)
     return lines[line - 1] if 1 <= line <= len(lines) else ""
-
-
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _nested(constant)
 
 
 def _span(code: CodeType) -> range:

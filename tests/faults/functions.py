@@ -155,7 +155,7 @@ FAULTS = (
     Fault(
         "only what the modules of the function hold is restored after examples",
         "_recording/restored_memory.py",
-        "for tensor in _tensors(argument) if is_written else ():",
+        "for tensor in tensors_in(argument) if is_written else ():",
         "for tensor in ():",
         "test_replaced_tensors.py",
     ),

@@ -19,29 +19,19 @@ def takes_found_inf(optimizer: Any) -> bool:
     return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
-def has_step_hooks(optimizer: Any) -> bool:
-    """Return whether a step of an optimizer calls hooks: its own pre-hooks or post-hooks, or those of all optimizers."""
-    own = vars(optimizer)
-    if own.get("_optimizer_step_pre_hooks") or own.get("_optimizer_step_post_hooks"):
-        return True
-    return bool(_all_optimizers._global_optimizer_pre_hooks or _all_optimizers._global_optimizer_post_hooks)
-
-
 def step_hooks_check(optimizers: Sequence[Any]) -> Callable[[], bool]:
-    """Return a fast predicate that is true while a step of one of the optimizers calls hooks."""
+    """Return a fast predicate that is true while a step of one of the optimizers calls hooks: its own, or those of all."""
     names = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
     own = [hooks for optimizer in optimizers for name in names if (hooks := vars(optimizer).get(name)) is not None]
     hooks = [_all_optimizers._global_optimizer_pre_hooks, _all_optimizers._global_optimizer_post_hooks, *own]
     return lambda: any(hooks)
 
 
-def has_gradient_hooks(parameter: Any) -> bool:
-    """Return whether a parameter has a gradient hook (`register_hook`, `register_post_accumulate_grad_hook`)."""
-    return are_hooked([parameter])()
+def gradient_hooks_check(parameters: Sequence[Any]) -> Callable[[], bool]:
+    """Return a fast predicate that is true while any of the parameters has a gradient hook.
 
-
-def are_hooked(parameters: Sequence[Any]) -> Callable[[], bool]:
-    """Return a fast predicate that is true while any of the parameters has a gradient hook."""
+    Such hooks are added by `register_hook` and `register_post_accumulate_grad_hook`.
+    """
     return lambda: any(map(_hooks, parameters)) or any(map(_later_hooks, parameters))
 
 

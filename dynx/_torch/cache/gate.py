@@ -76,13 +76,15 @@ def dynx_holds_this_call() -> None:
         _opened.wait_for(lambda: not _closed_by or _openings != before, timeout=_LONGEST)
 
 
-def _readers_in_stack(readers: frozenset[CodeType]) -> int:
-    frame: FrameType | None = sys._getframe()
-    count = 0
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers."""
     while frame is not None:
-        count += frame.f_code in readers
+        yield frame
         frame = frame.f_back
-    return count
+
+
+def _readers_in_stack(readers: frozenset[CodeType]) -> int:
+    return sum(frame.f_code in readers for frame in outwards(sys._getframe()))
 
 
 def _open_in_child() -> None:

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from mmap import mmap
 from tempfile import TemporaryFile
@@ -201,10 +201,4 @@ def _is_compiling(frame: FrameType) -> bool:
     from torch._dynamo import convert_frame
 
     compiles = inspect.unwrap(convert_frame._compile).__code__
-    return any(outer.f_code is compiles for outer in _outwards(frame))
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    return any(outer.f_code is compiles for outer in gate.outwards(frame))

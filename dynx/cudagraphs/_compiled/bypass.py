@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from dynx.cudagraphs._compiled.runner import Runner
+from dynx.cudagraphs._search.identity import are_identical
 
 
 class _InnerCall(NamedTuple):
@@ -70,11 +71,7 @@ class Bypass:
     def _proves(self, args: tuple[Any, ...], results: Any, inner: _InnerCall) -> bool:
         return (
             self.runner.plan.is_pure
-            and _are_same(args, inner.args)
+            and are_identical(args, inner.args)
             and isinstance(results, (list, tuple))
-            and _are_same(results, inner.results)
+            and are_identical(results, inner.results)
         )
-
-
-def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(objects) == len(others) and all(a is b for a, b in zip(objects, others, strict=True))

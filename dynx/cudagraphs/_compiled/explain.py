@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
+from dynx._reading.tensors import differentiable
 from dynx._torch.compilation.anew import compile_apart
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.ops.memory_pools import pool_uses
@@ -78,12 +78,8 @@ def _without_warnings() -> Iterator[None]:
 def _forward_backward(
     compiled: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    results = _need_gradients(compiled(*args, **kwargs))
-    leaves = _need_gradients((args, dict(kwargs)))
+    results = differentiable(compiled(*args, **kwargs))
+    leaves = differentiable((args, dict(kwargs)))
     leaves += [param for module in modules_of(original) for param in module.parameters() if param.requires_grad]
     if results and leaves:
         torch.autograd.grad(results, leaves, [torch.ones_like(result) for result in results], allow_unused=True)
-
-
-def _need_gradients(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]

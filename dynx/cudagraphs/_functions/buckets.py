@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
+from dynx._reading.tensors import tensors_in
 from dynx._torch.autograd.transforms import is_transformed
 from dynx.cudagraphs._functions.first_call import change_detector
 from dynx.cudagraphs._functions.recorded_function import RecordedFunction
@@ -53,7 +54,7 @@ class Bucketed:
             self._recorded.warn_once(f"{self._recorded.name} runs uncaptured: {why}")
             return self._recorded.run_uncaptured(*args, **kwargs)
         if sizes != buckets and self._mutates_arguments is not False:  # padding copies: mutations of the copy would be lost
-            changed = change_detector(list(_tensors((args, kwargs))))
+            changed = change_detector(tensors_in((args, kwargs)))
             result = self._recorded.run_uncaptured(*args, **kwargs)
             self._mutates_arguments = self._mutates_arguments or bool(changed())
             return result
@@ -63,7 +64,7 @@ class Bucketed:
     def _sizes(self, arguments: Any) -> dict[int, int]:
         sizes = {}
         for dim in self._buckets:
-            size = next((tensor.size(dim) for tensor in _tensors(arguments) if tensor.dim() > dim), None)
+            size = next((tensor.size(dim) for tensor in tensors_in(arguments) if tensor.dim() > dim), None)
             if size is None:
                 raise UsageError(
                     f"no argument has a dimension {dim}, for which buckets are configured\n  leave {dim} out of buckets"
@@ -98,10 +99,6 @@ def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
         raise UsageError(
             f"buckets need {count} recordings, but max_recordings is {max_recordings}\n  pass a larger max_recordings"
         )
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
 
 def _resized(values: Any, sizes: Sizes, target: Sizes) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynx._torch.autograd.hooks_and_scalers import are_hooked
+from dynx._torch.autograd.hooks_and_scalers import gradient_hooks_check
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._functions.forward_backward import GradientPolicy
@@ -127,7 +127,11 @@ class _StaticArgs(State):
     def predicate(self) -> Callable[[], bool]:
         owner, is_enabled, enabled = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
         tensors, addresses = list(owner.static_args), [tensor.data_ptr() for tensor in owner.static_args]
-        indices, has_hooks, need = list(range(len(addresses))), are_hooked(tensors), list(map(needs_gradient, tensors))
+        indices, has_hooks, need = (
+            list(range(len(addresses))),
+            gradient_hooks_check(tensors),
+            list(map(needs_gradient, tensors)),
+        )
         return lambda: (
             all(map(is_, owner.static_args, tensors))
             and _are_at(owner.static_args, addresses, indices)

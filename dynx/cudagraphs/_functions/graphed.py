@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
 
+from dynx._reading.tensors import differentiable
 from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._functions.autograd_tape import refuse_reentrant
@@ -232,13 +232,9 @@ def _forward_backward(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: list[torch.Tensor]
 ) -> None:
     """Run a function forward and backward, without accumulating into `.grad`."""
-    inputs = _need_gradients((args, dict(kwargs)))
-    results = _need_gradients(function(*args, **kwargs))
+    inputs = differentiable((args, dict(kwargs)))
+    results = differentiable(function(*args, **kwargs))
     refuse_reentrant(results)
     if results and (inputs or params):
         zeros = [torch.zeros_like(result) for result in results]
         torch.autograd.grad(results, [*inputs, *params], zeros, allow_unused=True)
-
-
-def _need_gradients(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]

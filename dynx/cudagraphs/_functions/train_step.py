@@ -7,7 +7,6 @@ from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 from torch.utils._pytree import tree_map
 
 from dynx._torch.autograd.engine import renew_accumulators
@@ -23,6 +22,7 @@ from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._search.code_names import signature_of
 from dynx.cudagraphs._search.find_modules import modules_holding, modules_of
 from dynx.cudagraphs._search.optimizers import tensors_in_state
+from dynx.cudagraphs._search.search import is_module
 from dynx.cudagraphs._state.module_state import State, Unchecked
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.cudagraphs._state.training_state import TrainingState
@@ -293,10 +293,6 @@ def _loss_of(result: Any) -> torch.Tensor:
     return loss
 
 
-def _is_module(value: Any) -> bool:
-    return isinstance(value, nn.Module)
-
-
 class _NotCopyable:
     """A stand-in for a training step that raises UsageError when it is copied or pickled."""
 
@@ -335,7 +331,7 @@ def _recorded(step: _Step, phase: _Phase, config: Config, runtime: Runtime | Non
         make=record,
         kept_outputs=step.gradients,
         memory=memory,
-        is_part_of_state=state.is_checked if isinstance(state, TrainingState) else _is_module,
+        is_part_of_state=state.is_checked if isinstance(state, TrainingState) else is_module,
         original=_NotCopyable(),
         advice="keep it in a tensor on the device that is changed in place (add_, copy_), or change it between the calls",
         on_replay=None if isinstance(state, Unchecked) else show_gradients,

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dynx._reading.tensors import has_memory
 from dynx.cudagraphs._recording.random_states import RandomStates, is_same
-from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in
+from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in, bytes_of
 
 
 class Effects(NamedTuple):
@@ -50,7 +51,7 @@ def differences(expected: Effects, found: Effects, other: Effects | None = None)
     for index, (value, actual, varied) in enumerate(zip(expected.results, found.results, others, strict=False)):
         if difference := _difference(value, actual, varied):
             yield f"result {index}, {difference}"
-    own = {value.untyped_storage().data_ptr() for value in found.results if _has_bytes(value)}
+    own = {value.untyped_storage().data_ptr() for value in found.results if has_memory(value)}
     written = {} if other is None else {storage.data_ptr(): value for storage, value in other.written.copies}
     for (storage, value), (_, actual) in zip(expected.written.copies, found.written.copies, strict=False):
         address = storage.data_ptr()
@@ -79,7 +80,7 @@ def _difference(value: Any, actual: Any, varied: Any) -> str:
     what = f"a {value.dtype} tensor of shape {list(value.shape)}"
     if (value.shape, value.dtype) != (actual.shape, actual.dtype):
         return f"a {actual.dtype} tensor of shape {list(actual.shape)} instead of {what}"
-    if not _has_bytes(value):
+    if not has_memory(value):
         return ""
     is_like = isinstance(varied, torch.Tensor) and (value.shape, value.dtype) == (varied.shape, varied.dtype)
     count = _count(_elements(value), _elements(actual), _elements(varied) if is_like else None)
@@ -106,9 +107,5 @@ def _blocks(storage: torch.UntypedStorage | None) -> torch.Tensor | None:
     """Return the bytes of a storage as rows of 16, padded with zeros; None for no storage."""
     if storage is None:
         return None
-    plain = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    plain = bytes_of(storage)
     return torch.nn.functional.pad(plain, (0, -plain.numel() % _BLOCK)).view(-1, _BLOCK)
-
-
-def _has_bytes(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from dynx._reading.tensors import has_memory, tensors_in
 from dynx._torch.ops.liveness import is_used
 from dynx._torch.ops.schemas import effects_on, schema_of
+from dynx.cudagraphs._operator_mode import OperatorMode
 
 
 class Bytes(NamedTuple):
@@ -25,18 +25,19 @@ class Bytes(NamedTuple):
     def equals(self, other: Bytes) -> bool:
         """Return whether the copies of the same storages in `self` and `other` have equal bytes."""
         pairs = zip(self.copies, other.copies, strict=True)
-        return all(torch.equal(_bytes_of(copy), _bytes_of(another)) for (_, copy), (_, another) in pairs)
+        return all(torch.equal(bytes_of(copy), bytes_of(another)) for (_, copy), (_, another) in pairs)
 
     def put_back(self) -> None:
         for storage, copy in self.copies:
             storage.copy_(copy)
 
 
-def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """Return the bytes of a storage; they share its memory."""
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
-class RestoredMemory(TorchDispatchMode):
+class RestoredMemory(OperatorMode):
     """A dispatch mode that on exit restores memory that operators wrote to, except memory that they allocated inside of it.
 
     It does not see writes of kernels that are not operators, as in compiled functions, nor writes that an operator's schema
@@ -51,30 +52,24 @@ class RestoredMemory(TorchDispatchMode):
         written: The same memory, with its bytes at the end of the context.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, tensors: Iterable[torch.Tensor], *, remembers: bool = False) -> None:
         super().__init__()
         self._saved: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # by address: a storage and its copy
         self._remembers = remembers
         self.before, self.written = Bytes([]), Bytes([])
         self._allocated: set[int] = set()  # addresses
-        for tensor in _tensors(list(tensors)):
+        for tensor in tensors_in(list(tensors)):
             self._save(tensor)
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # compiled functions run as they do without the mode
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        schema, arguments = schema_of(operator), _tensors((args, kwargs))
+        schema, arguments = schema_of(operator), tensors_in((args, kwargs))
         for argument, is_written, _ in effects_on(schema, args, kwargs) if schema is not None else ():
-            for tensor in _tensors(argument) if is_written else ():
+            for tensor in tensors_in(argument) if is_written else ():
                 self._save(tensor)
         given = set(map(_address, arguments))
         result = operator(*args, **kwargs)
-        self._allocated.update(_address(tensor) for tensor in _tensors(result) if _address(tensor) not in given)
+        self._allocated.update(_address(tensor) for tensor in tensors_in(result) if _address(tensor) not in given)
         return result
 
     def __exit__(self, *error: Any) -> None:
@@ -94,14 +89,10 @@ class RestoredMemory(TorchDispatchMode):
             self._saved[address] = storage, storage.clone()
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
 def _address(tensor: torch.Tensor) -> int:
     """Return the address of a tensor's memory; 0 for a tensor without memory of its own, such as a sparse tensor."""
     try:
-        return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided and not tensor.is_meta else 0
+        return tensor.untyped_storage().data_ptr() if has_memory(tensor) else 0
     except (NotImplementedError, RuntimeError):
         return 0
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from dynx._reading.tensors import has_memory
+from dynx.cudagraphs._operator_mode import OperatorMode
 
 Fill = Literal["zeros", "garbage"]
 
@@ -26,24 +28,18 @@ _ALLOCATE = {  # by packets: overloads differ in how sizes, names or the result 
 _RESIZE = {_aten.resize_, _aten.resize_as_}
 
 
-class FilledMemory(TorchDispatchMode):
+class FilledMemory(OperatorMode):
     """A dispatch mode that fills uninitialized memory with zeros, or with garbage: NaN, or 1 in integers, a valid index."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, fill: Fill) -> None:
         super().__init__()
         self._fill = fill
 
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # compiled functions run as they do without the mode
-
     def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         packet = getattr(operator, "overloadpacket", None)
-        begin = args[0].untyped_storage().nbytes() if packet in _RESIZE and _has_memory(args[0]) else 0
+        begin = args[0].untyped_storage().nbytes() if packet in _RESIZE and has_memory(args[0]) else 0
         result = operator(*args, **(kwargs or {}))
-        for tensor in filter(_has_memory, tree_leaves(result)) if packet in _ALLOCATE or packet in _RESIZE else ():
+        for tensor in filter(has_memory, tree_leaves(result)) if packet in _ALLOCATE or packet in _RESIZE else ():
             self._fill_memory(tensor, begin)
         return result
 
@@ -57,7 +53,3 @@ class FilledMemory(TorchDispatchMode):
 
 def _garbage(dtype: torch.dtype) -> float:
     return float("nan") if dtype.is_floating_point or dtype.is_complex else 1
-
-
-def _has_memory(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta

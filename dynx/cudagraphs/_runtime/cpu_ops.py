@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from dynx._reading.tensors import tensors_in
 from dynx._torch.ops.liveness import WeakMemory
 from dynx._torch.ops.schemas import effects_on, schema_of
+from dynx.cudagraphs._operator_mode import OperatorMode
 from dynx.errors import CaptureFailed
 
 _ATEN = torch.ops.aten
@@ -18,7 +18,7 @@ _CLONES = (_ATEN._to_copy.default, _ATEN.clone.default)
 _COPIES = (*_CLONES, _ATEN.copy_.default, _ATEN._foreach_copy_.default)
 
 
-class RejectCpuOps(TorchDispatchMode):
+class RejectCpuOps(OperatorMode):
     """A dispatch mode that raises CaptureFailed if an operator mutates, reads, or draws random numbers for CPU tensors.
 
     CPU tensors that Python code creates during a capture, such as `torch.tensor(2.0)`, are constants: the capture may read and
@@ -26,15 +26,9 @@ class RejectCpuOps(TorchDispatchMode):
     between devices are not rejected: CUDA itself captures those with pinned memory, and raises for others.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self) -> None:
         super().__init__()
         self._constants: dict[int, torch.Tensor] = {}  # created during the capture; by the address of their memory
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # compiled functions run as they do without the mode
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
@@ -42,7 +36,7 @@ class RejectCpuOps(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors = _tensors((args, kwargs))
+        tensors = tensors_in((args, kwargs))
         on_cpu = [tensor for tensor in tensors if _is_on_cpu(tensor) and tensor.numel()]
         if operator is _ATEN.lift_fresh.default:
             self._add_constants(on_cpu)
@@ -51,7 +45,7 @@ class RejectCpuOps(TorchDispatchMode):
             self._check(operator, args, kwargs)
         are_constant = _reads_no_values(operator) or all(map(self._is_constant, on_cpu))
         out = operator(*args, **kwargs)
-        outputs_on_cpu = [tensor for tensor in _tensors(out) if _is_on_cpu(tensor)]
+        outputs_on_cpu = [tensor for tensor in tensors_in(out) if _is_on_cpu(tensor)]
         is_random = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
         if outputs_on_cpu and is_random and len(on_cpu) == len(tensors):  # with inputs on the device, the device draws
             raise CaptureFailed(
@@ -74,7 +68,7 @@ class RejectCpuOps(TorchDispatchMode):
         )  # a clone is constant only if its source is, so reads of the clone are checked instead
         is_read = not (is_unread or _reads_no_values(operator))
         for argument, is_written, _ in effects_on(schema, args, kwargs):
-            for tensor in (leaf for leaf in _tensors(argument) if _is_on_cpu(leaf) and leaf.numel()):
+            for tensor in (leaf for leaf in tensors_in(argument) if _is_on_cpu(leaf) and leaf.numel()):
                 if is_written and _address(tensor) not in self._constants:
                     raise CaptureFailed(f"{operator} changes a CPU tensor, which a replay would not do\n  {_ADVICE}")
                 if is_read and not self._is_constant(tensor):
@@ -98,10 +92,6 @@ def _remember(constants: list[torch.Tensor]) -> None:
     for address in [address for address, memory in _earlier_constants.items() if not memory.is_alive()]:
         del _earlier_constants[address]
     _earlier_constants.update({_address(tensor): WeakMemory(tensor) for tensor in constants})
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _is_on_cpu(tensor: torch.Tensor) -> bool:

@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from dynx.cudagraphs._operator_mode import OperatorMode
 from dynx.cudagraphs._runtime.rng_errors import SEED_OF_CAPTURES, SEED_WAS_SET, check_generators
 from dynx.errors import CaptureFailed
 
 
-class DrawWatch(TorchDispatchMode):
+class DrawWatch(OperatorMode):
     """A dispatch mode that notes the offsets at which operators draw random numbers in a capture.
 
     Args:
@@ -46,18 +46,12 @@ class DrawWatch(TorchDispatchMode):
             not registered.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, generator: torch.Generator, registered: Sequence[torch.Generator], begin: int) -> None:
         super().__init__()
         self._generator, self._registered, self._begin = generator, [generator, *registered], begin
         self.known, self._last = {begin}, begin
         self.offsets: list[int] = []
         self.was_restored = False
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # compiled functions run as they do without the mode
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -18,12 +18,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dynx._reading.tensors import tensors_in
 from dynx._reading.user_location import call_site
 from dynx._torch.ops.capturing import report_as_capturing
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
+from dynx.cudagraphs._operator_mode import OperatorMode
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
 from dynx.cudagraphs._runtime.failures import NameFailures, failure_of
@@ -117,7 +118,7 @@ class Emulator:
         own_inputs = [copy_of(tensor) for tensor in inputs]
         captured = self.capture(lambda _: function(own_inputs), select_clones=select_clones, pool=pool)
         own_storages = [_storage(tensor) for tensor in own_inputs]
-        if any(_storage(output) in own_storages for output in _tensors(captured.outputs)):
+        if any(_storage(output) in own_storages for output in tensors_in(captured.outputs)):
             raise NotPatchable("an output of the graph aliases an input")
         if captured.uses_memory_of(inputs):
             raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
@@ -171,7 +172,7 @@ class EmulatedGraph:
         self._targets: list[torch.Tensor] = []
         self._patched_inputs: list[int] = []  # addresses of the captured inputs, if they are patched instead of copied
         self.outputs = outputs
-        output_storages = {_storage(tensor) for tensor in _tensors(outputs)}
+        output_storages = {_storage(tensor) for tensor in tensors_in(outputs)}
         allocated = [tensor for step in steps for _, tensor in step.results]
         self._intermediates = [tensor for tensor in allocated if _storage(tensor) not in output_storages]
         self._output_memory = [tensor for tensor in allocated if _storage(tensor) in output_storages]
@@ -305,14 +306,8 @@ class EmulatedGraph:
         self._output_memory = []
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(OperatorMode):
     """A dispatch mode that records the operators of a capture, and the contents of their arguments' memory before it."""
-
-    supports_higher_order_operators = True
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # compiled functions run as they do without the mode, as in a capture for CUDA
 
     def __init__(self, forward: RngStates | None, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
@@ -331,7 +326,7 @@ class _Recorder(TorchDispatchMode):
             self.constants[_storage(args[0])] = args[0], args[0].clone()
         if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self.constants:
             operator, args = torch.ops.aten.fill_.Scalar, (args[0], args[1].item())  # CUDA captures it as a number
-        inputs = {_storage(tensor): tensor for tensor in _tensors((args, kwargs))}
+        inputs = {_storage(tensor): tensor for tensor in tensors_in((args, kwargs))}
         for tensor in inputs.values():  # all of them: batch_norm mutates arguments that its schema does not declare as mutated
             if _storage(tensor) not in self._before:
                 self._before[_storage(tensor)] = tensor.untyped_storage(), tensor.untyped_storage().clone()
@@ -358,7 +353,7 @@ class _Recorder(TorchDispatchMode):
 
 def _reads_a_value(operator: Any, args: tuple[Any, ...]) -> bool:
     if operator is torch.ops.aten.index.Tensor:  # the size of the result depends on the values of a mask
-        return any(index.dtype in (torch.bool, torch.uint8) for index in _tensors(args[1]))
+        return any(index.dtype in (torch.bool, torch.uint8) for index in tensors_in(args[1]))
     return torch.Tag.data_dependent_output in _tags(operator) or torch.Tag.dynamic_output_shape in _tags(operator)
 
 
@@ -371,13 +366,9 @@ def _with_current_layout(values: Any) -> Any:
     return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
 def _distinct(values: Any) -> list[torch.Tensor]:
     """Return the tensors in nested values, each object once."""
-    return list({id(tensor): tensor for tensor in _tensors(values)}.values())
+    return list({id(tensor): tensor for tensor in tensors_in(values)}.values())
 
 
 def _to_weak(arguments: Any, is_kept: Callable[[torch.Tensor], bool]) -> Any:

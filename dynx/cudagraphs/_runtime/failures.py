@@ -12,11 +12,11 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from dynx._reading.user_location import call_site, user_location
 from dynx._torch.tracing.stack import RawFrame
+from dynx.cudagraphs._operator_mode import OperatorMode
 from dynx.cudagraphs._runtime.rng_errors import SEED_WAS_SET
 from dynx.errors import CaptureFailed
 from dynx.records import Location
@@ -35,7 +35,7 @@ class Failure(NamedTuple):
         return error
 
 
-class NameFailures(TorchDispatchMode):
+class NameFailures(OperatorMode):
     """A dispatch mode that notes the first operator that fails in a capture, and the user's line; enter it last.
 
     An error that the function catches is a failure too: after it, the function may not compute what it computes in eager code.
@@ -48,16 +48,10 @@ class NameFailures(TorchDispatchMode):
         first: The first failure, without its exception: the traceback refers to this object and to tensors of the capture.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, is_invalidated: Callable[[], bool] | None = None) -> None:
         super().__init__()
         self._is_invalidated = is_invalidated
         self.first: Failure | None = None
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # compiled functions run as they do without the mode
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         try:

@@ -12,11 +12,13 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from dynx._reading.variables import Variable
+from dynx.cudagraphs._operator_mode import OperatorMode
 from dynx.cudagraphs._search.identity import holds_tensors, identity_of, tensors_in
+from dynx.cudagraphs._search.readers import attributes_of
+from dynx.cudagraphs._search.search import is_tensor
 
 _MISSING = type("_Missing", (), {})  # stands for an absent key; a class, in which `holds_tensors` finds none
 _LISTS = list, deque
@@ -48,11 +50,8 @@ def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | Non
         return None
     if issubclass(kind, (dict, *_LISTS)):
         return Place(owner, f"an element of a {kind.__name__}", keeps_objects, is_shared)
-    try:
-        attributes = object.__getattribute__(owner, "__dict__")
-    except (AttributeError, TypeError):
-        return None
-    return Place(attributes, "", keeps_objects, is_shared) if type(attributes) is dict else None
+    attributes = attributes_of(owner)
+    return Place(attributes, "", keeps_objects, is_shared) if attributes is not None else None
 
 
 class Assignments:
@@ -161,22 +160,12 @@ def _assign(values: Any, before: Any) -> None:
     values.update(before) if isinstance(values, dict) else values.extend(before)
 
 
-def _is_tensor(value: Any) -> bool:
-    return issubclass(type(value), torch.Tensor)
-
-
-class _ReadMemory(TorchDispatchMode):
+class _ReadMemory(OperatorMode):
     """A mode that records the memory of the arguments of operators."""
-
-    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
         self._addresses: set[int] = set()
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # compiled functions run as they do without the mode
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         self._addresses.update(map(_address, filter(_has_memory, tree_leaves((args, kwargs)))))
@@ -188,7 +177,7 @@ class _ReadMemory(TorchDispatchMode):
 
 
 def _has_memory(value: Any) -> bool:
-    return _is_tensor(value) and value.layout is torch.strided
+    return is_tensor(value) and value.layout is torch.strided
 
 
 def _address(tensor: torch.Tensor) -> int:

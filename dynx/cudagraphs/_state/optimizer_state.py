@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -33,29 +33,19 @@ def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
         for number, group in enumerate(groups_of(optimizers))
         for name, value in group.items()
     ]
-    options += [
-        (f"{name} of parameter {number}", _hashable(value))
-        for number, state in enumerate(states_of_params(optimizers))
-        for name, value in state.items()
-        if value is not None and not isinstance(value, torch.Tensor)
-    ]
-    options += [
-        (f"{name} of the state of optimizer {number}", _hashable(value))
-        for number, states in enumerate(states_of(optimizers))
-        for name, value in states.items()
-        if not isinstance(value, (dict, torch.Tensor))
-    ]
-    options += [
-        (f"{name} of the defaults of optimizer {number}", _hashable(value))
-        for number, defaults in enumerate(defaults_of(optimizers))
-        for name, value in defaults.items()
-    ]
-    options += [
-        (f"{name}, an attribute of parameter {number},", _hashable(value))
-        for number, attributes in enumerate(attributes_of_params(optimizers))
-        for name, value in attributes.items()
-        if type(value) in PLAIN
-    ]
+    compared: tuple[tuple[str, Callable[[Optimizers], Iterable[Mapping[str, Any]]], Callable[[Any], bool]], ...] = (
+        ("{} of parameter {}", states_of_params, lambda value: value is not None and not isinstance(value, torch.Tensor)),
+        ("{} of the state of optimizer {}", states_of, lambda value: not isinstance(value, (dict, torch.Tensor))),
+        ("{} of the defaults of optimizer {}", defaults_of, lambda value: True),
+        ("{}, an attribute of parameter {},", attributes_of_params, lambda value: type(value) in PLAIN),
+    )
+    for text, mappings_of, is_compared in compared:
+        options += [
+            (text.format(name, number), _hashable(value))
+            for number, values in enumerate(mappings_of(optimizers))
+            for name, value in values.items()
+            if is_compared(value)
+        ]
     return tuple(options)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from dynx._torch.autograd.hooks_and_scalers import are_hooked
+from dynx._torch.autograd.hooks_and_scalers import gradient_hooks_check
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._search.identity import layout_of, needs_gradient
 from dynx.cudagraphs._search.optimizers import Optimizers, containers_of, dicts_of
@@ -151,7 +151,7 @@ class TrainingState(State):
 
     def _own(self) -> Compared:
         """Return what is compared besides modules and optimizers: the parameters and the scaler."""
-        params, need, has_hooks = self._params, list(map(needs_gradient, self._params)), are_hooked(self._params)
+        params, need, has_hooks = self._params, list(map(needs_gradient, self._params)), gradient_hooks_check(self._params)
         checks = [lambda: list(map(needs_gradient, params)) == need and not has_hooks()]
         if frozen := self._frozen_with_gradients():
             checks.append(lambda: self._frozen_with_gradients() == frozen)

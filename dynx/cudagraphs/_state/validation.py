@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from dynx._torch.autograd.hooks_and_scalers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
+from dynx._torch.autograd.hooks_and_scalers import gradient_hooks_check, has_hooks, step_hooks_check, takes_found_inf
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._search.optimizers import tensors_in_state
 from dynx.errors import UsageError
@@ -79,7 +79,7 @@ def _why_not_trainable(param: torch.Tensor, device: torch.device) -> str:
         return "is not a leaf, so its gradient is not kept\n  pass the leaves that it is computed from"
     if param.device != device:
         return f"is on {param.device}\n  move the model to {device}"
-    if has_gradient_hooks(param):
+    if gradient_hooks_check([param])():
         return "has a gradient hook, which a replay would not call\n  remove the hook"
     return ""
 
@@ -114,7 +114,7 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | N
         raise UsageError("gradients that accumulate over calls are dense, which SparseAdam does not accept\n  use accumulate=1")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise UsageError("LBFGS calls the loss as often as it needs to, which a replay cannot do\n  use another optimizer")
-    if has_step_hooks(optimizer):
+    if step_hooks_check([optimizer])():
         raise UsageError(f"{kind} has step hooks, which a replay would not call\n  remove the hooks")
     passed = None if named is None else {id(param) for _, param in named}
     for number, group in enumerate(optimizer.param_groups):

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._bytecode.cells import is_filled
 from dynx._bytecode.globals_read import globals_read
+from dynx._reading.tensors import differentiable
 from dynx._torch.compilation.anew import backend_of, backward_as_often_as_eager_code, compile_anew, own_errors, without_limits
 from dynx._torch.compilation.unwrap import unwrap
 from dynx.errors import UsageError
@@ -107,7 +108,7 @@ class Program:
 
     def _forward(self, compiled: Callable[..., Any], hooks: SavedHooks | None) -> list[torch.Tensor]:
         with hooks if hooks is not None else nullcontext(), torch.enable_grad():
-            results = _need_gradients(compiled(*self._args, **self._kwargs))
+            results = differentiable(compiled(*self._args, **self._kwargs))
         if not results:
             raise UsageError(
                 f"{_name_of(self.original)} returns no tensor that requires a gradient\n"
@@ -159,10 +160,6 @@ def _restored(modules: Sequence[nn.Module]) -> Iterator[None]:
             with torch.no_grad():
                 for buffer, value in zip(buffers, values, strict=True):
                     buffer.copy_(value)
-
-
-def _need_gradients(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
 def _leaves_of(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:

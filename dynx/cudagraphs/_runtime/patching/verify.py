@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from dynx._reading.tensors import tensors_in
 from dynx._torch.ops.memory_pools import segments
 from dynx._torch.ops.raw_memory import holds_address
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
@@ -61,7 +62,7 @@ def make_verified_setter(
     """
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
     scan = _scan(first, second, capture_again, input_sets, ranges)
-    if any(_shares_storage(output, input_sets[0]) for output in _tensors(first.outputs)):
+    if any(_shares_storage(output, input_sets[0]) for output in tensors_in(first.outputs)):
         raise NotPatchable("an output of the graph aliases an input")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
         raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
@@ -134,7 +135,7 @@ def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.T
     if generator.get_offset() != offset:
         generator.set_offset(offset)
         raise NotPatchable("the graph draws random numbers, so two replays cannot be compared")
-    outputs = [output for output in _tensors(graph.outputs) if output.numel()]
+    outputs = [output for output in tensors_in(graph.outputs) if output.numel()]
     return [output.detach().contiguous().view(-1).view(torch.uint8).clone() for output in outputs]
 
 
@@ -143,10 +144,6 @@ def _fill_with_garbage(tensor: torch.Tensor) -> None:
         tensor.fill_(float("nan"))
     else:  # 0 or 1, which are valid if the tensor holds indices
         tensor.fill_(0 if tensor.any() else 1)
-
-
-def _tensors(outputs: Any) -> list[torch.Tensor]:
-    return [output for output in outputs if isinstance(output, torch.Tensor)]
 
 
 def _shares_storage(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
