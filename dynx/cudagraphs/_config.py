@@ -43,8 +43,6 @@ class Config:
             results, what is written to memory, gradients, and the states of random numbers. A replay that differs raises
             ReplayDiffers. Python effects that no check sees, such as `print`, happen in these calls and not in later replays.
             Needs memory for two copies of what a call writes to. DYNX_CUDAGRAPH_VERIFY=n sets it where it is 0.
-        plan_dir: Folder in which plans are stored, so that a later process that compiles the same graph need not analyze
-            it; "" stores none.
         runtime: "auto" captures where there is CUDA and runs uncaptured elsewhere, "cuda" insists on CUDA, "emulator"
             captures on the CPU, for tests.
     """
@@ -60,12 +58,9 @@ class Config:
     on_limit: Literal["eager", "error", "lru"] = "eager"
     or_error: bool = False
     verify: int = 0
-    plan_dir: str = ""
     runtime: Literal["auto", "cuda", "emulator"] = "auto"
 
     def __post_init__(self) -> None:
-        if isinstance(self.plan_dir, os.PathLike):
-            object.__setattr__(self, "plan_dir", os.fspath(self.plan_dir))
         if os.environ.get(OR_ERROR, "0") not in ("", "0"):
             object.__setattr__(self, "or_error", True)
         if not self.verify and (times := os.environ.get(VERIFY, "")):

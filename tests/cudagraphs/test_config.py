@@ -39,10 +39,6 @@ def test_environment_variable_sets_the_or_error_option(monkeypatch):
     assert not config_of({}).or_error
 
 
-def test_plan_dir_option_accepts_a_path(tmp_path):
-    assert cudagraphs.Config(plan_dir=tmp_path).plan_dir == str(tmp_path)
-
-
 LAYER = torch.nn.Linear(1, 1)
 EXAMPLE = torch.ones(1, 1)
 MISTAKES = {

@@ -47,18 +47,4 @@ FAULTS = (
         "True",
         "test_torch_features.py",
     ),
-    Fault(
-        "a cached plan is used for another graph",
-        "_graph/plan_cache.py",
-        "{_name(node.target)} {operators} {node.args} {node.kwargs}",
-        "",
-        "test_plan_cache.py",
-    ),
-    Fault(
-        "a cached plan is used for operators with other tags",
-        "_graph/plan_cache.py",
-        "sorted(map(str, operator.tags))",
-        "[]",
-        "test_plan_cache.py",
-    ),
 )

@@ -24,7 +24,6 @@ from dynx.cudagraphs._compiled.split_runner import SplitRunner, describe_pieces,
 from dynx.cudagraphs._config import Config, config_of, config_or_default
 from dynx.cudagraphs._functions.grads_in_place import GradsInPlace
 from dynx.cudagraphs._graph.plan import plan_of
-from dynx.cudagraphs._graph.plan_cache import load_or_store
 from dynx.cudagraphs._notices import warn_or_raise
 from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._runtime.interface import Runtime
@@ -166,15 +165,8 @@ class _Compilation:
     def _plan(self, part: Part, gm: GraphModule) -> GraphPlan:
         device = self.runtime.device if self.runtime is not None else torch.device("cpu")
         may_split = self.runtime is not None and self.config.partition and not self.config.or_error
-
-        def analyze() -> GraphPlan:
-            plan, unsafe = plan_of(gm, part, device, self.sources, self.facts.saved_elsewhere)
-            return replace(plan, pieces=describe_pieces(gm, plan, unsafe)) if unsafe and may_split else plan
-
-        if not self.config.plan_dir:
-            return analyze()
-        depends_on = (part, str(device), *self.sources, *sorted(self.facts.saved_elsewhere), may_split)
-        return load_or_store(self.config.plan_dir, gm, depends_on, analyze)
+        plan, unsafe = plan_of(gm, part, device, self.sources, self.facts.saved_elsewhere)
+        return replace(plan, pieces=describe_pieces(gm, plan, unsafe)) if unsafe and may_split else plan
 
     def _capture(self, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> Runner:
         runner = Runner(compiler.whole(), plan, self.config, runtime, self.facts)
