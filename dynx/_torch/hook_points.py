@@ -168,7 +168,7 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
         "donated_inputs",
         "torch._inductor.graph:get_donated_idxs",
-        purpose="CUDA graphs of inductor's kernels: pieces of a graph that read what earlier pieces read",
+        purpose="CUDA graphs of inductor's kernels: inputs that several pieces of a graph read",
     ),
     HookPoint(
         "stream_capturing",

@@ -146,7 +146,7 @@ def test_ctx_check_in_a_probe_decides_a_later_branch_on_an_unbacked_symint():
     ("target", "line", "message"),
     [
         (len, None, r"len has no Python code to stop in: it is a builtin_function_or_method\n  set the probe on the line"),
-        (torch.nn.functional.layer_norm, None, r"layer_norm is never traced: torch puts it into the graph as a whole"),
+        (torch.nn.functional.layer_norm, None, r"layer_norm is never traced: Dynamo puts its calls into the graph"),
         (torch._dynamo.disable(helper), None, r"never traced"),
         (helper, first_line(program) + 1, r"line \d+ is not in helper, which is lines \d+ to \d+ of "),
         (f"{__file__}:4", None, r"no statement begins at .*test_probe.py:4\n  the nearest line with code is \d"),

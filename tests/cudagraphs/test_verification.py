@@ -222,7 +222,7 @@ def test_random_numbers_that_are_drawn_otherwise_are_a_difference():
     after = RandomStates.of_now([])
     before.put_back()
     effects = [Effects([], Bytes([]), states, Bytes([]), before) for states in (before, after)]
-    assert list(differences(*effects)) == ["random numbers (torch's, for the CPU) are drawn otherwise"]
+    assert list(differences(*effects)) == ["the RNG state of torch for the CPU differs"]
 
 
 def test_a_negative_number_is_refused():

@@ -58,7 +58,7 @@ def test_elements_of_an_iterator_are_not_taken_for_a_comparison(device, kind):
     assert cudagraphs.stats().verified == 0
     (warning,) = (str(each.message) for each in caught if issubclass(each.category, DynxWarning))
     assert "is not verified: it uses a " in warning
-    assert "which an uncaptured run would advance and nothing puts back" in warning
+    assert "which an uncaptured run would advance and nothing restores" in warning
 
 
 def test_an_iterator_whose_position_is_checked_is_verified(device):

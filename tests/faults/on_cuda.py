@@ -128,7 +128,7 @@ FAULTS = (
         needs_cuda=True,
     ),
     Fault(
-        "addresses that a graph stores are not found",
+        "pointers that a graph stores are not found",
         "_runtime/patching/verify.py",
         'raise NotPatchable("the graph stores the address of an input, which patching does not change")',
         "pass",

@@ -35,7 +35,7 @@ def test_would_recompile_under_a_dispatch_mode(count_compiles, mode, compiles):
         verdict = dynx.would_recompile(compiled, x)
         compiled(x)
     assert (verdict.outcome == "recompile") == compiles == (count_compiles.count == 2)
-    assert compiles or verdict.why == "a TorchDispatchMode is active, under which torch compiles nothing"
+    assert compiles or verdict.why == "a TorchDispatchMode is active: torch does not compile under it"
 
 
 def test_would_recompile_knows_torch_dynamo_config_disable():

@@ -201,17 +201,17 @@ def transformer(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Llama", "Llama with padding", "Mixtral", "T5", "ViT"])
-@pytest.mark.parametrize("codec", [codecs.fp8(), codecs.int8(), codecs.int4()], ids=str)
-def test_models_with_masks(name, codec):
+def test_models_with_masks(name):
     """Llama without padding lost 5 of 12 gradients."""
     loss, model = transformer(name)
     trained = model.train().float().parameters()
     parameters = [parameter for parameter in trained if parameter.requires_grad]
     expected = gradients(torch.compile(loss, backend="aot_eager"), parameters=parameters)
-    torch._dynamo.reset()
-    hooks = saved.hooks(saved.rule(codecs.bits()), saved.rule(codec, min_numel=256), validate=False)
-    actual = gradients(torch.compile(loss, backend="aot_eager"), parameters=parameters, hooks=hooks)
-    pairs = [pair for pair in zip(actual, expected, strict=True) if pair[1] is not None]
-    assert len(pairs) > 10
-    assert all(one.isfinite().all() == other.isfinite().all() for one, other in pairs)
-    assert relative_error(*(list(side) for side in zip(*pairs, strict=True))) < (1.0 if codec.name == "int4(row)" else 0.2)
+    for codec, limit in ((codecs.fp8(), 0.2), (codecs.int8(), 0.2), (codecs.int4(), 1.0)):
+        torch._dynamo.reset()
+        hooks = saved.hooks(saved.rule(codecs.bits()), saved.rule(codec, min_numel=256), validate=False)
+        actual = gradients(torch.compile(loss, backend="aot_eager"), parameters=parameters, hooks=hooks)
+        pairs = [pair for pair in zip(actual, expected, strict=True) if pair[1] is not None]
+        assert len(pairs) > 10
+        assert all(one.isfinite().all() == other.isfinite().all() for one, other in pairs), codec
+        assert relative_error(*(list(side) for side in zip(*pairs, strict=True))) < limit, codec

@@ -217,7 +217,7 @@ def _why_skipped(code: CodeType) -> str | None:
     else:
         is_in_mode = _python_dispatch.is_in_any_mode_without_ignore_compile_internals()
     if is_in_mode:
-        return "a TorchDispatchMode is active, under which torch compiles nothing"
+        return "a TorchDispatchMode is active: torch does not compile under it"
     return "torch does not compile code of this file" if trace_rules.check(code) else None
 
 

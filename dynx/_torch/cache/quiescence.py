@@ -54,7 +54,7 @@ def when_quiet(change: Callable[[], Any], operation: str) -> Any:
     """
     if _is_compiling(sys._getframe()):
         raise UsageError(
-            f"{operation}: this thread is compiling, and torch would continue with cache entries that are freed\n"
+            f"{operation}: this thread is compiling, and torch would use freed cache entries\n"
             f"  call {operation} after the compilation"
         )
     end, seconds = time.monotonic() + _TIMEOUT, min(_FIRST_HOLD, _TIMEOUT / 2)

@@ -75,7 +75,7 @@ def _atom(value: Any) -> Atom:
         return None
     if kind == "InferStride" and type(value.dim) is int:
         return f"size({value.dim})*stride({value.dim})"
-    raise ValueError(f"{value!r} is no size, stride or number")
+    raise ValueError(f"{value!r} is not a size, stride or number")
 
 
 def seed_state(state: Callable[[], RawState]) -> Wrapping:

@@ -29,7 +29,7 @@ def replace_ids(allocate: Allocate) -> Wrapping:
     found.require()
     if found.state != "ok" or len(found.found) != len(hook_point("symbol_id").leading):
         raise UnsupportedTorch(
-            f"{found.path} takes other parameters than dynx knows: {', '.join(found.found)}; needed for: {found.purpose}\n"
+            f"{found.path} has unexpected parameters: {', '.join(found.found)}; needed for: {found.purpose}\n"
             "  run `dynx doctor` to see what this torch supports"
         )
 

@@ -21,9 +21,9 @@ def why_not_traced(function: Any) -> str | None:
     variable_class = trace_rules.lookup(function)
     name = variable_class.__name__ if variable_class is not None else ""
     if "InGraph" in name:
-        return "torch puts it into the graph as a whole"
+        return "Dynamo puts its calls into the graph"
     if "Skip" in name:
-        return "torch skips it"
+        return "torch's trace rules skip it"
     return None
 
 

@@ -133,7 +133,7 @@ def refuse_reentrant(results: Sequence[Any]) -> None:
     tensors = [result for result in results if isinstance(result, torch.Tensor)]
     if any(node.name() == "CheckpointFunctionBackward" for node in nodes_of(tensors)):
         raise UsageError(
-            "torch.utils.checkpoint with use_reentrant=True runs only in backward(), and cannot be captured apart from it\n"
+            "torch.utils.checkpoint with use_reentrant=True runs only in backward(), and cannot be captured separately\n"
             "  pass use_reentrant=False"
         )
 

@@ -124,7 +124,7 @@ def why_not_replayable(
 
 _REFERENCE = "  reference it from the function's closure instead"
 _PYTREE = "  make its class a pytree with torch.export.register_dataclass, or pass its tensors and numbers"
-_PARTS = "  pass its tensors and numbers; what stays the same can be in the closure of the function"
+_PARTS = "  pass its tensors and numbers; reference what never changes from the closure of the function"
 
 
 def _may_change(leaf: Any) -> bool:

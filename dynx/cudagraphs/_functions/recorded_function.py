@@ -157,7 +157,7 @@ class RecordedFunction:
         """Run uncaptured inside of a transform: a replay would neither read its batches nor compute its tangents."""
         if self.is_training_step and functions_are_transformed():
             raise UsageError(
-                f"{self.name} was called inside of a transform of torch.func, but it calls backward(), which has none\n"
+                f"{self.name} was called inside of a transform of torch.func, but transforms do not support backward()\n"
                 "  call the transform inside of the loss"
             )
         why = "it was called inside of a transform of torch.func, or of forward-mode AD"
@@ -382,7 +382,7 @@ class RecordedFunction:
     def _verify(self, recording: Replayable, call: Call) -> None:
         """Compare the next replays of a recording with uncaptured runs, unless these would change what cannot be restored."""
         if what := advanced_by(self._function, is_checked=self._is_checked):
-            why = f"it uses a {what}, which an uncaptured run would advance and nothing puts back"
+            why = f"it uses a {what}, which an uncaptured run would advance and nothing restores"
             notify(f"{self.name} is not verified: {why}\n  pass what it takes as an argument: a replay takes none")
             return
         recording.verify(call, self._policy.memory or self._policy.mutable, self.name, self._config.verify)
@@ -398,8 +398,8 @@ class RecordedFunction:
         """Warn if objects in a key were deleted before its capture too often, as when each call gets a new function."""
         self._times_objects_died += 1
         if self._times_objects_died >= _NEVER_REPEATED and not self.recordings:
-            why = "an object among its arguments, or one that it reads, is gone after each call"
-            self.warn_once(f"{self.name} runs uncaptured: {why}\n  make it once, and use the same one in each call")
+            why = "an object among its arguments, or one that it reads, is deleted after each call"
+            self.warn_once(f"{self.name} runs uncaptured: {why}\n  create it once, and pass the same object to each call")
 
     def _warn_if_rarely_repeated(self, key: Key) -> None:
         """Warn if calls have many different states or arguments, of which few are recorded."""
@@ -412,7 +412,7 @@ class RecordedFunction:
             self.warn_once(f"{self.name} runs uncaptured: {why}\n  {advice}", f"states of which {what} differs")
         if (total := len(self._first_calls)) >= max(_MOST_KNOWN, 4 * self._config.max_recordings):
             if not recorded:
-                why = f"calls had {total + 1} different arguments or states, and none came twice"
+                why = f"calls had {total + 1} different arguments or states, and none was repeated"
                 advice = "pass numbers that change as tensors, and pad sizes"
                 self.warn_once(f"{self.name} runs uncaptured: {why}\n  {advice}", "arguments")
             self._first_calls.clear()
@@ -454,7 +454,7 @@ def refuse_training_steps(function: Callable[..., Any]) -> None:
     """Raise UsageError if a function is or uses a callable that `train_step` returned."""
     if any(type(value) is RecordedFunction and value.is_training_step for value in Search(function).objects):
         raise UsageError(
-            f"{name_of(function)} is or calls a training step, which has a recording of its own\n  call that one itself"
+            f"{name_of(function)} is or calls a training step, with its own recording\n  call the training step itself"
         )
 
 

@@ -288,7 +288,7 @@ def _loss_of(result: Any) -> torch.Tensor:
         what = f"a tensor of shape {tuple(loss.shape)}" if is_tensor else f"of type {type(loss).__name__}"
         raise UsageError(
             f"the loss is {what}, not a tensor of one element\n"
-            "  return a mean or a sum; of several results, return the loss first"
+            "  return a mean or a sum; if there are several results, return the loss first"
         )
     return loss
 

@@ -29,12 +29,12 @@ class _Reason(NamedTuple):
 _UNSAFE: dict[torch.Tag, _Reason] = {  # by tags of operators; the text follows the operator's name
     torch.Tag.cudagraph_unsafe: _Reason(
         "cannot be captured",
-        "call it outside of the compiled function, if it need not be inside",
+        "call it outside of the compiled function if possible",
         "operator",
     ),
     torch.Tag.data_dependent_output: _Reason(
         "reads a value of a tensor",
-        "keep it a tensor: torch.where, a mask, a tensor argument",
+        "keep the value in a tensor: torch.where, a mask, a tensor argument",
         "value",
     ),
 }

@@ -117,7 +117,7 @@ class RecordingCache(Generic[R]):
         """Return a text that names the parts of the key that differ between the recordings and a call that fits none."""
         columns = zip(self._names, zip(*self._by_key, key, strict=True), strict=True)
         changing = [name for name, values in columns if len(set(values)) > 1]
-        return f"they differ in {', '.join(changing)}" if changing else "backward passes still need the tensors that they saved"
+        return f"they differ in {', '.join(changing)}" if changing else "backward passes still need tensors of all of them"
 
     def close(self) -> None:
         """Empty the cache and release the memory of the recordings; memory that a backward pass needs is released after it."""

@@ -43,7 +43,7 @@ def differences(expected: Effects, found: Effects, other: Effects | None = None)
     """
     if expected.error is not None or found.error is not None:
         if text_of(expected.error) != text_of(found.error):
-            yield f"that run raises {text_of(expected.error)}, and the replay {text_of(found.error)}"
+            yield f"the uncaptured run raises {text_of(expected.error)}, the replay raises {text_of(found.error)}"
         return
     if len(expected.results) != len(found.results):
         yield f"{len(found.results)} results instead of {len(expected.results)}"
@@ -59,9 +59,9 @@ def differences(expected: Effects, found: Effects, other: Effects | None = None)
             yield f"memory of {storage.nbytes()} bytes that the function writes to"
     for what, state in expected.drawn.states.items():
         if not is_same(state, found.drawn.states.get(what, state)):
-            yield f"random numbers ({what}) are drawn otherwise"
+            yield f"the RNG state of {what} differs"
     if not all(map(torch.equal, expected.drawn.of_generators, found.drawn.of_generators)):
-        yield "random numbers of a torch.Generator are drawn otherwise"
+        yield "the RNG state of a torch.Generator differs"
 
 
 def text_of(error: Exception | None) -> str:

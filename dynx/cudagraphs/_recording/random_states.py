@@ -26,13 +26,13 @@ class RandomStates(NamedTuple):
     @classmethod
     def of_now(cls, values: Sequence[Any]) -> RandomStates:
         states: dict[str, Any] = {
-            "torch's, for the CPU": torch.get_rng_state().tolist(),
-            "those of Python's random": random.getstate(),
+            "torch for the CPU": torch.get_rng_state().tolist(),
+            "Python's random": random.getstate(),
         }
         for number, generator in enumerate(torch.cuda.default_generators if torch.cuda.is_initialized() else ()):
-            states[f"torch's, for CUDA device {number}"] = generator.initial_seed(), generator.get_offset()
+            states[f"torch for cuda:{number}"] = generator.initial_seed(), generator.get_offset()
         if "numpy" in sys.modules:
-            states["those of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
+            states["NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
         generators = [value for value in values if isinstance(value, torch.Generator)]
         return cls(states, generators, [generator.get_state() for generator in generators])
 
@@ -42,10 +42,10 @@ class RandomStates(NamedTuple):
 
     def put_back(self) -> None:
         states = dict(self.states)
-        torch.set_rng_state(torch.tensor(states.pop("torch's, for the CPU"), dtype=torch.uint8))
-        random.setstate(states.pop("those of Python's random"))
-        if "those of NumPy" in states:
-            sys.modules["numpy"].random.set_state(states.pop("those of NumPy"))
+        torch.set_rng_state(torch.tensor(states.pop("torch for the CPU"), dtype=torch.uint8))
+        random.setstate(states.pop("Python's random"))
+        if "NumPy" in states:
+            sys.modules["numpy"].random.set_state(states.pop("NumPy"))
         for generator, (seed, offset) in zip(torch.cuda.default_generators, states.values(), strict=False):
             generator.manual_seed(seed).set_offset(offset)
         for generator, state in zip(self.generators, self.of_generators, strict=True):

@@ -298,7 +298,7 @@ _is_profiled = profiler_check()
 
 
 def _name(part: Part) -> str:
-    """Return the name of a new recording in traces of profilers: its part, its number, and the line of the call."""
+    """Return the name of a new recording in profiler traces: its part, its number, and the line of the call."""
     location = location_of_call()
     where = "" if location is None else f", recorded at {location}"
     return f"dynx: replay of {part} graph {next(_numbers)}{where}"

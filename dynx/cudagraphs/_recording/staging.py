@@ -89,7 +89,7 @@ def _copies(
     if not runtime.can_set_memcpy_nodes():
         return "copy", "the source of a memcpy node can only be set with cuda-bindings"
     if config.inputs != "memcpy_node" and count > FEW:
-        return "copy", f"{count} dynamic inputs: more than {FEW} memcpy nodes, which run one after another, take longer"
+        return "copy", f"{count} dynamic inputs: more than {FEW} memcpy nodes take longer than one copy before the replay"
     if not copyable_in_graph(args, plan):
         return "copy", "no dynamic input is dense, of fixed sizes and left unchanged"
     asked = "the configuration has inputs='memcpy_node'" if config.inputs == "memcpy_node" else f"{count} dynamic inputs"

@@ -100,7 +100,7 @@ def _text(code: CodeType, instruction: int, current_code: CodeType, current_inst
     return (
         f"this is an output of the call at {_line(code, instruction)}, "
         f"overwritten by the call at {_line(current_code, current_instruction)}\n"
-        "  outputs='alias' is valid until the next call: clone it before, or use outputs='clone'"
+        "  outputs='alias' is valid until the next call: clone it before that, or use outputs='clone'"
     )
 
 

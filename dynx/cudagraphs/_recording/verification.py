@@ -124,7 +124,8 @@ class Trial:
             if self._depends_on_random_numbers(first, count):
                 replayed.written.put_back()
                 self.is_exact = False
-                notify(f"{what} is not compared: another thread may draw random numbers ({shared[0]}) meanwhile\n  {_ALONE}")
+                others = f"another thread may have drawn random numbers ({shared[0]}) during the replay"
+                notify(f"{what} is not compared: {others}\n  {_ALONE}")
                 return True
             replayed.written.put_back()
             compared = replayed._replace(drawn=drawn._replace(states=first.drawn.states))

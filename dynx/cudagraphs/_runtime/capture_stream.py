@@ -56,7 +56,7 @@ class CaptureStream:
         """Raise WorkspacesFreed if workspaces of `make_workspaces` were freed during the capture that has ended."""
         if self._bytes_used and self._workspaces.bytes_used() < self._bytes_used:
             clear_workspaces()  # workspaces that the capture allocated are in memory that is freed with its graph
-            raise WorkspacesFreed("another thread freed the cuBLAS workspaces (torch._C._cuda_clearCublasWorkspaces) meanwhile")
+            raise WorkspacesFreed("another thread freed cuBLAS workspaces in a capture (torch._C._cuda_clearCublasWorkspaces)")
 
     def _multiply(self) -> None:
         with (

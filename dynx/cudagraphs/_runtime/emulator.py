@@ -244,7 +244,7 @@ class EmulatedGraph:
         with torch.no_grad():
             expected_sources = len(self._patched_inputs) or len(self._copies)
             if expected_sources > len(self._sources) or len(self._clones) > len(self._targets):
-                raise CaptureFailed("a graph was replayed whose sources or targets are still those of an earlier call")
+                raise CaptureFailed("a graph was replayed before its sources or targets were set for this call")
             patched = dict(zip(self._patched_inputs, self._sources, strict=True)) if self._patched_inputs else {}
             args_of_copies = {
                 index: (self._steps[index].args[0], source) for index, source in zip(self._copies, self._sources, strict=False)

@@ -88,7 +88,7 @@ class NameFailures(OperatorMode):
 _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
 _MAKES_SPARSE = (
     "makes a sparse tensor, and a replay could not change how many elements it has"
-    "\n  use dense tensors: of an embedding, for example, sparse=False"
+    "\n  use dense tensors, for example nn.Embedding(sparse=False)"
 )
 
 

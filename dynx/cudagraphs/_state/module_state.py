@@ -243,7 +243,7 @@ class ModuleState(State):
 _TEXTS = {  # of the fields of ModuleKey, in the order in which they are compared
     "kinds": "the class of a module",
     "classes": "an attribute or method of a class",
-    "hooks": "a hook of all modules",
+    "hooks": "a global module hook",
     "bindings": "the value of a variable, of an attribute or of an element of a container",
     "layouts": "the address of a parameter",
     "needs_gradient": "requires_grad of a parameter",
