@@ -43,7 +43,7 @@ def statement_lines(file: str, line: int) -> range:
 
 @lru_cache(maxsize=64)
 def _statements(file: str, lines: int) -> tuple[Span, ...]:
-    """List the statements of a file, outer statements first; `lines` as in `_functions`."""
+    """List the statements of a file, outer statements first. `lines`: its length, part of the cache key."""
     tree = _parsed(file)
     spans = []
     for node in ast.walk(tree) if tree is not None else ():

@@ -21,7 +21,6 @@ __all__ = [
     "capability",
     "hook_point",
     "require",
-    "signatures",
 ]
 
 State = Literal["ok", "changed", "missing"]
@@ -279,7 +278,18 @@ def hook_point(name: str) -> HookPoint:
 
 def capability(name: str) -> Capability:
     """Check whether the installed torch has a hook point or attribute; not cached, so that tests can simulate a missing one."""
-    return _of_hook(_POINTS[name]) if name in _POINTS else _of_attribute(name)
+    point = _POINTS.get(name)
+    path, purpose = (point.path, point.purpose) if point is not None else _ATTRIBUTES[name]
+    optional = point.optional if point is not None else name in _OPTIONAL
+    try:
+        owner, attribute = owner_of(path)
+        target = getattr(owner, attribute)
+        kind = "variable" if name in _VARIABLES else type(target).__name__
+        found = parameters_of(path) if point is not None or callable(target) else (kind,)
+    except (ImportError, AttributeError) as error:
+        return Capability(name, path, "missing", purpose, (f"{type(error).__name__}: {error}",), optional)
+    state: State = "ok" if point is None or _fits(point, inspect.unwrap(target)) else "changed"
+    return Capability(name, path, state, purpose, found, optional)
 
 
 def require(*names: str) -> None:
@@ -304,43 +314,9 @@ def capabilities() -> tuple[Capability, ...]:
     return tuple(capability(name) for name in (*_POINTS, *_ATTRIBUTES))
 
 
-def signatures() -> dict[str, list[str]]:
-    """Return the parameters or type of each hook point and attribute by path, for the snapshots in `tests/seam/signatures/`.
-
-    Attributes that depend on the build of torch (`CUDA_ATTRIBUTES`) are left out.
-    """
-    in_every_build = (*_POINTS, *ATTRIBUTES, *OPTIONAL_ATTRIBUTES)
-    return {entry.path: list(entry.found) for entry in map(capability, in_every_build)}
-
-
-def _of_hook(point: HookPoint) -> Capability:
-    try:
-        owner, name = owner_of(point.path)
-        target = inspect.unwrap(getattr(owner, name))
-        found = parameters_of(point.path)
-    except (ImportError, AttributeError) as error:
-        why = (f"{type(error).__name__}: {error}",)
-        return Capability(point.name, point.path, "missing", point.purpose, why, point.optional)
-    state: State = "ok" if _fits(point, target) else "changed"
-    return Capability(point.name, point.path, state, point.purpose, found, point.optional)
-
-
 def _fits(point: HookPoint, target: object) -> bool:
     if not callable(target) or not (point.leading or point.named):  # built-in functions have no signature
         return callable(target)
     parameters = tuple(inspect.signature(target).parameters)
     leading = all(expected in ("", actual) for expected, actual in zip(point.leading, parameters, strict=False))
     return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)
-
-
-def _of_attribute(name: str) -> Capability:
-    path, purpose = _ATTRIBUTES[name]
-    optional = name in _OPTIONAL
-    try:
-        owner, attribute = owner_of(path)
-        target = getattr(owner, attribute)
-    except (ImportError, AttributeError) as error:
-        return Capability(name, path, "missing", purpose, (f"{type(error).__name__}: {error}",), optional)
-    kind = "variable" if name in _VARIABLES else type(target).__name__
-    found = parameters_of(path) if callable(target) else (kind,)
-    return Capability(name, path, "ok", purpose, found, optional)

@@ -11,7 +11,7 @@ from functools import cache
 from dynx._handle import Handle
 from dynx._reading.user_location import named, user_location
 from dynx._torch.cache.guard_tree import tree_of
-from dynx._torch.tracing.graph_code import GraphWatch, RawCodeLine
+from dynx._torch.tracing.graph_code import RawCodeLine, watch_graphs
 from dynx._torch.tracing.stack import RawFrame
 from dynx._torch.tracing.translator import TraceId
 from dynx._trace.dispatch import CompileEnd, emit
@@ -38,9 +38,9 @@ class CompileDetails(Handle):
     def __init__(self, record: Callable[[Record], None]) -> None:
         self._record = record
         self._graphs: dict[str, list[RawCodeLine]] = {}  # by compile id, until the compilation ends; text only
-        self._graph_watch: GraphWatch | None = None
+        self._graph_watch: Handle | None = None
         try:
-            self._graph_watch = GraphWatch(self._on_graph, _report)
+            self._graph_watch = watch_graphs(self._on_graph, _report)
         except UnsupportedTorch as error:
             record(_trouble(error))  # the watch does not listen to the bus yet
 

@@ -25,9 +25,8 @@ from dynx._torch.compilation.frame import (
 )
 from dynx._torch.shapes.known_sizes import RawKnown
 from dynx._torch.side_effects.frame_effects import RawFrameEffects, frames_of
-from dynx._torch.tracing.failing_line import stack_of_failure
+from dynx._torch.tracing.attempt import specialized_sources, stack_of_failure
 from dynx._torch.tracing.graph_breaks import RawBreak, read_break
-from dynx._torch.tracing.specialized import specialized_sources
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
 from dynx._trace.effect_records import frame_record
 from dynx._trace.guards.requests import Requests

@@ -15,7 +15,7 @@ from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
 from dynx._torch.compilation.frame import compile_call, ending, guards_of, is_compiled_itself, raises_at_break, user_name
-from dynx._torch.compilation.messages import listen_to_messages
+from dynx._torch.compilation.messages import Messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
 from dynx._torch.shapes.known_sizes import known_sizes, other_closure
@@ -115,9 +115,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     state = global_state()
     for start in tuple(start_listeners):
         _notify_start(start, call.id, scope.location)
-    messages = listen_to_messages(
-        lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _current_location(scope)))
-    )
+    messages = Messages(lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _current_location(scope))))
     scopes = _scopes()
     scopes.append(scope)
 

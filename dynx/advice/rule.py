@@ -101,7 +101,7 @@ class BreakRule(Rule):
 class PlaceRule(Rule):
     """A rule about where a graph breaks: in a library, or in a block that cannot be resumed.
 
-    `advice` also receives the rule about why the graph breaks, or None, and may return its advice.
+    `advice` also receives the rule about the reason of the graph break, or None, and may return the advice of that rule.
     """
 
     applies: Callable[[GraphBreak], bool]

@@ -50,7 +50,11 @@ def add_to(commands: Subparsers) -> None:
     prune = action("prune", _prune, "write a profile in which fewer sizes are dynamic")
     prune.add_argument("file", type=Path, help=file_help)
     prune.add_argument("--keep", metavar="REGEX", help="whole sources that stay dynamic, such as 'L..x..'")
-    prune.add_argument("--drop", metavar="REGEX", help="sources that are static until a second value occurs")
+    prune.add_argument(
+        "--drop",
+        metavar="REGEX",
+        help="remove these sources; their sizes are static until a second value occurs",
+    )
     prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
 
     explain = action("explain", _explain, "print the values that made sizes dynamic")

@@ -46,7 +46,7 @@ def add_to(commands: Subparsers) -> None:
         default="normal",
         help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
     )
-    parser.add_argument("--full", action="store_true", help="show the tables of all records, not only the findings")
+    parser.add_argument("--full", action="store_true", help="show all that was recorded, in tables, not only the findings")
     parser.add_argument(
         "--pgo",
         type=Path,
@@ -111,7 +111,10 @@ def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
 
 
 def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | None, *, is_module: bool) -> int:
-    """Run a program as `__main__`; with an Ending, record its compilations until the interpreter exits."""
+    """Run a program as `__main__`, and return its exit code.
+
+    If there is an Ending, it records the compilations of the program, and reports them when the interpreter exits.
+    """
     from dynx.session import outcome_of
 
     if is_module:

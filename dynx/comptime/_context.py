@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dynx._reading.user_location import location_of, named, user_location
 from dynx._torch.side_effects import pending as pending_effects
-from dynx._torch.tracing import pending, raising, shape_facts, translator
+from dynx._torch.tracing import attempt, raising, shape_facts, translator
 from dynx._torch.tracing.render import show_value
 from dynx._torch.tracing.variables import cell_content, is_kind, settled
 from dynx._trace.custom_guards import remember
@@ -143,7 +143,7 @@ class ComptimeContext:
         Args:
             since: the return value of an earlier call; only guards installed after that call are returned.
         """
-        guards = pending.guards(self._tx, len(since) if since is not None else 0)
+        guards = attempt.guards(self._tx, len(since) if since is not None else 0)
         return tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in guards)
 
     def side_effects(self) -> tuple[Effect, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dynx._handle import Handle
 from dynx._reading.user_location import is_visible, named, user_location
 from dynx._torch.trace_log.steps import BreakWatch
-from dynx._torch.tracing import pending, translator
+from dynx._torch.tracing import attempt, translator
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.render import show
 from dynx._torch.tracing.stack import of_summaries
@@ -144,7 +144,7 @@ def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> Break
         tuple(visible),
         translator.graph_code(tx, verbose=False).strip(),
         translator.node_count(tx),
-        tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in pending.guards(tx)),
+        tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in attempt.guards(tx)),
         graph_break.resumable,
     )
 

@@ -159,7 +159,7 @@ def _graph_size(source: str, data: Any) -> GraphSize:
         if (value is None and len(values) == 2) or (dim is not None and type(value) is int and 0 <= value <= _MAX):
             continue
         if dim is not None or _number(value) in (None, DYNAMIC):
-            raise InvalidProfile("a size of a graph has a value that is no size")
+            raise InvalidProfile("the sizes of a graph have a value that is not a size, such as a negative number")
     return GraphSize(source, dim, len(values) == 2, values[0], values[-1])
 
 

@@ -68,7 +68,7 @@ def guard_cells(compiled: CompiledGuards) -> Iterable[tuple[Cell, ...]]:
 
 
 def guard_lines(compiled: CompiledGuards) -> Iterable[Line]:
-    """Yield the terminal lines of a compilation's guards: a title, the first guards on values, and how many more there are."""
+    """Yield the terminal lines of a compilation's guards: a title, the first few guards on values, how many more there are."""
     total = len(compiled.guards) + compiled.omitted
     yield Line(compiled.id, (Function(compiled.location), f"{total} guards"))
     on_values = sorted((guard for guard in compiled.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)

@@ -52,7 +52,7 @@ class SourceProfile(NamedTuple):
             yield None, self.scalar if self.size == DYNAMIC else self.size
 
     def values(self, dim: int | None) -> tuple[Seen, ...]:
-        """Return the values that were seen for one dim; for a number, `dim` is None."""
+        """Return the values that were seen for one dim of a tensor; for an int or float, `dim` is None."""
         return tuple(seen for seen in self.seen if seen.dim == dim)
 
 

@@ -149,7 +149,7 @@ def states(run: RunRecords) -> dict[tuple[str, int], int]:
 
 
 def numbers_of(row: Row, states: dict[tuple[str, int], int]) -> tuple[int, ...]:
-    """Return the numbers of the post-mortems at the lines of a row."""
+    """Return the numbers of the recorded states (post-mortems) at the lines of a row; `states`: by file and line."""
     lines = ((finding.location.file, finding.location.line) for finding in row.findings)
     return tuple(sorted({states[line] for line in lines if line in states}))
 

@@ -163,7 +163,7 @@ def _check_pattern(option: str, pattern: object) -> None:
         return
     try:
         if not isinstance(pattern, str):
-            raise TypeError(f"it is of type {type(pattern).__name__}")
+            raise TypeError(f"expected a str, got {type(pattern).__name__}")
         re.compile(pattern)
     except (re.error, TypeError) as error:
         raise UsageError(f"{option}={pattern!r} is no regular expression: {error}") from None

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from seam.private_names import is_private, private_names
+from seam.snapshot import signatures
 
 from dynx._torch import capabilities as table
 from dynx._torch import hooks
-from dynx._torch.capabilities import HOOK_POINTS, capabilities, capability, hook_point, require, signatures
+from dynx._torch.capabilities import HOOK_POINTS, capabilities, capability, hook_point, require
 from dynx.errors import UnsupportedTorch
 
 SNAPSHOTS = Path(__file__).parent / "signatures"

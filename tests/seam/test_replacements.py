@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dynx
-from dynx._torch.compilation.messages import listen_to_messages
+from dynx._torch.compilation.messages import Messages
 from dynx._torch.hooks import installed
 
 ROOT = Path(dynx.__file__).parent
@@ -153,12 +153,12 @@ def test_catch_warnings_cannot_put_back_a_showwarning_hook_that_dynx_has_removed
     """`warnings.catch_warnings` restores the function that it found, even if dynx has removed that hook since."""
     before = warnings.showwarning
     heard = []
-    messages = listen_to_messages(lambda text, origin: heard.append(text))
+    messages = Messages(lambda text, origin: heard.append(text))
     assert installed() == ("warnings:showwarning",)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         messages.remove()
         assert warnings.showwarning is before
     assert not installed()
-    listen_to_messages(lambda text, origin: None).remove()
+    Messages(lambda text, origin: None).remove()
     assert warnings.showwarning is before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -105,40 +105,32 @@ def own_errors() -> Iterator[None]:
         raise
 
 
-@contextmanager
-def without_autograd_cache() -> Iterator[None]:
+def without_autograd_cache() -> AbstractContextManager[None]:
     """Disable AOTAutograd's cache, so that AOTAutograd traces every graph."""
     from torch._functorch import config as functorch_config
 
-    with functorch_config.patch(enable_autograd_cache=False):
-        yield
+    return functorch_config.patch(enable_autograd_cache=False)
 
 
-@contextmanager
-def backward_as_often_as_eager_code() -> Iterator[None]:
+def backward_as_often_as_eager_code() -> AbstractContextManager[None]:
     """Disable donated buffers, so that compiled backward passes can run repeatedly with `retain_graph=True`."""
     from torch._functorch import config as functorch_config
 
-    with functorch_config.patch(donated_buffer=False):
-        yield
+    return functorch_config.patch(donated_buffer=False)
 
 
-@contextmanager
-def random_numbers_of_eager_code() -> Iterator[None]:
+def random_numbers_of_eager_code() -> AbstractContextManager[None]:
     """Make inductor use the same random numbers as eager code, which is slower than its own. Torch: `fallback_random`."""
     from torch._inductor import config as inductor_config
 
-    with inductor_config.patch(fallback_random=True):
-        yield
+    return inductor_config.patch(fallback_random=True)
 
 
-@contextmanager
-def without_worker_processes() -> Iterator[None]:
+def without_worker_processes() -> AbstractContextManager[None]:
     """Make inductor compile kernels in this process: a forked child has no connection to its parent's compile workers."""
     from torch._inductor import config as inductor_config
 
-    with inductor_config.patch(compile_threads=1):
-        yield
+    return inductor_config.patch(compile_threads=1)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ code; alike in 2.11, 2.13 and 2.15.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from dynx._torch.capabilities import require
@@ -66,11 +66,6 @@ def config_values(*, of_inductor: bool = True) -> dict[str, Any]:
         read = {f"{inductor}{name}" for name in _READ_BY_DYNAMO}
         values = {name: value for name, value in values.items() if not name.startswith(inductor) or name in read}
     return values
-
-
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings whose values differ, each with its earlier and current value."""
-    return {name: (before.get(name), value) for name, value in now.items() if repr(before.get(name)) != repr(value)}
 
 
 def _modules() -> tuple[Any, Any, Any]:

@@ -23,9 +23,10 @@ _SHOWWARNING = hooks.HookPoint("warning", "warnings:showwarning", purpose="warni
 
 
 class Messages(logging.Handler, Handle):
-    """A handle that passes torch's warnings and log messages on one thread to a function until it is removed.
+    """A handle that calls `report(text, origin)` for each warning or log message of torch on this thread until it is removed.
 
-    It prints nothing itself. If a message cannot be rendered, it reports that instead of raising.
+    `origin` is the name of the logger or the class of the warning. Warnings that the user's own code raises are not reported.
+    If a message cannot be rendered, that is reported.
     """
 
     def __init__(self, report: Report) -> None:
@@ -66,15 +67,6 @@ class Messages(logging.Handler, Handle):
             self._report(text(), origin)
         except Exception as error:  # noqa: BLE001 - a message that cannot be rendered is still the program's to print
             self._report(f"a message that cannot be shown: {type(error).__name__}", origin)
-
-
-def listen_to_messages(report: Report) -> Messages:
-    """Call `report(text, origin)` for each warning or log message of torch on this thread until the handle is removed.
-
-    `origin` is the name of the logger or the class of the warning. Warnings that the user's own
-    code raises are not reported.
-    """
-    return Messages(report)
 
 
 def _is_raised_by_torch() -> bool:

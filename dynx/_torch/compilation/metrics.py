@@ -51,11 +51,10 @@ def sizes(compile_id: str) -> tuple[int | None, int | None]:
     """
     import torch._dynamo.utils as utils
 
-    for metrics in reversed(utils._compilation_metrics):
-        if getattr(metrics, "compile_id", None) == compile_id:
-            return getattr(metrics, "graph_op_count", None), getattr(metrics, "guard_count", None)
-        break
-    return None, None
+    newest = utils._compilation_metrics[-1] if utils._compilation_metrics else None
+    if getattr(newest, "compile_id", None) != compile_id:
+        return None, None
+    return getattr(newest, "graph_op_count", None), getattr(newest, "guard_count", None)
 
 
 # order of at::autocast's list of devices, by which torch's lists are indexed; torch reports "autocast(cpu)_enabled"

@@ -17,7 +17,7 @@ from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, SourceProfile
 
 
 class RawCodeId(NamedTuple):
-    """The identity of a function in torch's profile; torch ignores the path in `file` when it compares two."""
+    """The identity of a function in torch's PGO profile. Two identities are equal whatever path is part of their `file`."""
 
     file_hash: str
     line: int

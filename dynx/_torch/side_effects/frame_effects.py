@@ -143,7 +143,7 @@ def _is_of_optimizer(source: Any) -> bool:
 
 
 def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
-    """Yield a lost effect for a container that the traced code created with items, if the bytecode creates it empty."""
+    """Yield a lost effect for a container that the traced code created with items, if Dynamo's bytecode creates it empty."""
     contents = contents_of(variable)
     if contents is None or not contents.entries or not is_kind(variable, "UserDefinedObjectVariable"):
         return

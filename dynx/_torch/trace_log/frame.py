@@ -56,7 +56,7 @@ class RecordedFrame:
         self._cells: set[str] = set()
 
     def changed_level(self) -> int:
-        """Return what may have changed since the last call, as a level of `value_text`; FIXED if nothing."""
+        """Return which values may have changed since the last call of this method: a level of `value_text`, FIXED for none."""
         level = changed_level(self._changes, self.texts.changes)
         if level != FIXED:
             self._changes = self.texts.changes.copy()

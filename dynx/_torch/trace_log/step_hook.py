@@ -1,7 +1,7 @@
-"""Wrap the method with which Dynamo traces one instruction.
+"""Wrap the method with which Dynamo traces one instruction, and reserve memory for Python's frames while Dynamo traces.
 
-Torch: `InstructionTranslatorBase.step` is called for each instruction of each frame; an inlined frame is traced inside a step
-of its caller. Alike in 2.11, 2.13 and 2.15.
+Torch: `convert_frame.trace_frame` is one tracing attempt, and calls `InstructionTranslatorBase.step` for each instruction of
+each frame; an inlined frame is traced inside a step of its caller. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dynx._bytecode.large_frame import call_in_large_frame
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
-from dynx._torch.trace_log.room import room_for_frames
 
 
 class StepHook(Handle):
@@ -25,3 +25,13 @@ class StepHook(Handle):
         """Remove the wrapper."""
         for handle in self._handles:
             handle.remove()
+
+
+def room_for_frames() -> hooks.Wrapping:
+    """Call each tracing attempt from a large frame (see `dynx._bytecode.large_frame`) until the handle is removed.
+
+    A hook of traced instructions or frames makes the stack deeper; the large frame saves more time than the hook costs.
+    """
+    return hooks.wrap(
+        hook_point("attempt"), lambda original: lambda *args, **kwargs: call_in_large_frame(original, args, kwargs)
+    )

@@ -74,7 +74,10 @@ class ValueTexts:
         self._unrealized: dict[int, tuple[Any, Text]] = {}
 
     def of(self, tx: Any, value: Any, depth: int = 2) -> Text:
-        """Return the trail's number of a variable's text, with `depth` levels of containers, and the level of the text."""
+        """Return the number under which the trail stores the text of a variable, and how easily that text changes.
+
+        Containers are shown `depth` levels deep.
+        """
         cls: Any = type(value)
         return READERS[cls](self, tx, value, depth)
 

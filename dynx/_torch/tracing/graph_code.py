@@ -28,27 +28,13 @@ class RawCodeLine(NamedTuple):
     stack: tuple[RawFrame, ...]
 
 
-class GraphWatch(Handle):
-    """A handle that calls `note` with the code of each graph passed to a backend; exceptions go to `report`."""
+def watch_graphs(note: Callable[[TraceId, list[RawCodeLine]], None], report: hooks.OnError) -> Handle:
+    """Call `note` with the code of each graph passed to a backend until the handle is removed; exceptions go to `report`."""
 
-    def __init__(
-        self, note: Callable[[TraceId, list[RawCodeLine]], None], report: Callable[[str, BaseException], None]
-    ) -> None:
-        self._note, self._report = note, report
-        self._wrapping = hooks.wrap(hook_point("backend"), self._around)  # the timeline may wrap it too
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        note(trace_id(), code_lines((args[1] if len(args) > 1 else kwargs["gm"]).graph, args[0].shape_env))
 
-    def remove(self) -> None:
-        self._wrapping.remove()
-
-    def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                self._note(trace_id(), code_lines((args[0] if args else kwargs["gm"]).graph, output.shape_env))
-            except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
-                self._report("backend", error)
-            return original(output, *args, **kwargs)
-
-        return call_user_compiler
+    return hooks.subscribe(hook_point("backend"), before, on_error=report)
 
 
 def code_lines(graph: Any, shape_env: Any = None) -> list[RawCodeLine]:

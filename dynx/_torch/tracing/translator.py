@@ -8,7 +8,6 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Iterator
-from types import CodeType
 from typing import Any, NamedTuple
 
 from dynx._torch.compilation.frame import user_name
@@ -78,11 +77,6 @@ def in_subgraph(tx: Any) -> bool:
     if output.current_tracer is not output.root_tracer:
         return True
     return len(retrieve_all_functorch_interpreters()) > len(output.functorch_layers)
-
-
-def code_of(tx: Any) -> CodeType:
-    """Return the code object that a symbolic frame traces."""
-    return tx.f_code
 
 
 def disassembly(tx: Any) -> str:

@@ -15,7 +15,7 @@ def gpt2():
 
 
 class SmallGPT(nn.Module):
-    """Two transformer layers over 128 tokens; returns logits as the models of transformers do."""
+    """Two transformer layers with a vocabulary of 128 tokens; returns an object with `logits`, as Hugging Face models do."""
 
     def __init__(self):
         super().__init__()

@@ -50,7 +50,9 @@ def add_to(commands: Subparsers) -> None:
         help="copy: run on copies of all objects; fork: run in forked processes too (default: copy)",
     )
     parser.add_argument(
-        "--change", metavar="FUNCTION", help="a function of the module that is called after the calls; then they are repeated"
+        "--change",
+        metavar="FUNCTION",
+        help="a function that changes state: all calls are made before and after it",
     )
     parser.add_argument(
         "--rng",

@@ -40,7 +40,7 @@ def add_to(commands: Subparsers) -> None:
         type=number("a number of seconds", lambda seconds: seconds > 0),
         default=600.0,
         metavar="SECONDS",
-        help="time for all runs together (default: 600)",
+        help="seconds for all runs together (default: 600)",
     )
     parser.add_argument(
         "--result",

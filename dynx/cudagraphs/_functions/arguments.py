@@ -88,7 +88,10 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def matcher(arguments: Arguments) -> Match:
-    """Return a function that returns the tensors of a call's arguments if these have the key of `arguments`, else None."""
+    """Return a function of the arguments of a call: it returns their tensors if the arguments have the same key as `arguments`.
+
+    It returns None for arguments with another structure, other layouts of tensors or other constants.
+    """
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key
     check: Callable[..., bool] = layout_check(tensors) if tensors else _is_untransformed  # both false in transforms

@@ -236,7 +236,10 @@ def _capture_with_copies(
 
 
 def _release(captured: CapturedGraph, results: Results) -> bool:
-    """Release the memory of the results to other graphs of the pool if the graph clones all of them; return whether it did."""
+    """Let other graphs of the pool reuse the memory of the results, if each replay returns clones of all results.
+
+    Returns whether the memory was released.
+    """
     outputs = [output for output in captured.outputs if isinstance(output, torch.Tensor)]
     cloned = results.in_graph(captured.outputs)
     if len(cloned) < len(outputs):

@@ -21,7 +21,7 @@ class Contents:
         return id(self.owner), ""
 
     def get(self) -> Any:
-        """Return the items in a new container."""
+        """Return a copy of the items, in a container of a built-in type."""
         base: Any = built_in_base(type(self.owner))
         if issubclass(base, dict):
             return OrderedDict(base.items(self.owner))

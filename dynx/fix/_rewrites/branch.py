@@ -150,7 +150,9 @@ def _items(value: cst.BaseExpression) -> list[str] | None:
 
 
 def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression) -> Iterator[str]:
-    """Yield the text without an early return: the statements after it always run, and the last one selects the result."""
+    """Yield the source without an early return: the statements after the `if` always run, and the last `return` selects the
+    early or the later result with `torch.where`.
+    """
     siblings = list(parent.body)
     rest = siblings[siblings.index(found) + 1 :]
     last = _returned(rest[-1:])

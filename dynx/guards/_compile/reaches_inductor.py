@@ -17,7 +17,7 @@ _CALLS = frozenset({"PUSH_NULL", "CALL_FUNCTION_EX", "LOAD_GLOBAL", "LOAD_NAME",
 
 
 def reaches_inductor(backend: Any) -> bool:
-    """Return whether a backend may call inductor; False only if its code uses nothing but harmless methods and attributes.
+    """Return whether a backend may call inductor; False only if its code uses nothing but methods that cannot lead there.
 
     `lambda gm, inputs: gm.forward` cannot call inductor.
     """

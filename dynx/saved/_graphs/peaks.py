@@ -34,7 +34,10 @@ class Peaks:
         return peak_of(forward, placeholders(forward)), peak_of(backward, held)
 
     def after(self, tensors: Sequence[SavedTensor]) -> dict[str, Any]:
-        """Return the fields of the record after the edit; inputs from which backward recomputes tensors are held too."""
+        """Return the peaks after the graphs were edited, as fields of `SavedGraph`.
+
+        Inputs from which the backward graph recomputes tensors count as held until then.
+        """
         names = {node.name for node in placeholders(self._partition.forward)}
         self._held |= {source for tensor in tensors for source in tensor.computed_from if source in names}
         forward, backward = self._simulate()

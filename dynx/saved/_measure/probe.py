@@ -19,7 +19,7 @@ _seconds: dict[str, float] = {}
 
 
 class Probe(NamedTuple):
-    """The effect of packing one tensor."""
+    """The gradients if only one tensor is packed, and how long packing takes."""
 
     gradients: Mapping[str, torch.Tensor]
     seconds: float  # to pack and unpack the tensor with uncompiled operators
