@@ -1,18 +1,21 @@
 """Tools on top of torch.compile: observe compilations, inspect guards, run code at trace time, and capture CUDA graphs.
 
 - `dynx.watch` records what torch.compile does: compilations, recompiles, graph breaks, and advice on how to avoid them.
-- `dynx.compile` is torch.compile with backends that are compared by value.
+- `dynx.compile` is torch.compile with separate cache entries for each configuration and each backend; backends with equal code
+  and options share entries.
 - `dynx.would_recompile` checks whether a call would recompile, without compiling or running the function.
-- `dynx.check` checks that a compiled function does what eager code does.
+- `dynx.check` compares results and side effects of a compiled function with those of eager code.
 - `dynx.doctor` checks that the installed torch has everything that dynx needs.
 
 - `dynx.comptime` runs code while Dynamo traces a line: `@dynx.comptime`, `dynx.comptime(fn)`, `dynx.comptime.probe`.
-- `dynx.guards`: torch's cache of compiled code. `dynx.pgo`: profiles of dynamic sizes. `dynx.symbols`: stable names of symbols.
-- `dynx.effects`: side effects. `dynx.saved`: activation memory. `dynx.cudagraphs`: CUDA graphs.
-- `dynx.fix`: try advice in further runs of a program. `dynx.records`: the objects that functions of dynx return.
+- `dynx.guards`: torch's cache of compiled code, and its guards. `dynx.pgo`: profiles that store which sizes are dynamic.
+  `dynx.symbols`: names of symbolic sizes (`s77`) that are the same in every process.
+- `dynx.effects`: side effects of a call. `dynx.saved`: memory of tensors saved for backward. `dynx.cudagraphs`: CUDA graphs.
+- `dynx.fix`: run a program again with advice applied, to see what helps.
+- `dynx.records`: the objects that functions of dynx return.
   `dynx.errors`: the exceptions that they raise.
 
-All other modules are private: a record displays itself, and `run.findings` contains the advice.
+All other modules are private.
 
 `import dynx` does not import torch: a function or package is imported when it is first used.
 """

@@ -78,8 +78,8 @@ _OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 class ChildSettings:
     """Settings with which a child process opens its own watch.
 
-    `out` is the run file path that the child adds its rank or process id to, `command` the command line shown in its header,
-    and `started_by` the header fields about the parent process.
+    `out` is the run file path to which the child adds its rank or process id, `command` the command line for the header of that
+    file, and `started_by` the header fields about the parent process.
     """
 
     out: str
@@ -151,7 +151,7 @@ def _watching_workers(
 
 
 def _starts_worker(arguments: Mapping[str, Any]) -> bool:
-    """Return whether a `Popen` call starts a distributed worker: its `env` has a new value for a variable such as RANK.
+    """Return whether a `Popen` call starts a distributed worker: its `env` changes a variable such as RANK.
 
     Other subprocesses of a worker, such as the compile workers of Inductor, inherit the worker's own variables unchanged.
     """
@@ -204,7 +204,7 @@ class _PythonCall(NamedTuple):
 
 
 def _parse(words: list[str]) -> _PythonCall | None:
-    """Split the arguments of `python` into options and program; None if they run neither a script file nor a module."""
+    """Split the arguments of `python` into options and program; None if Python would run neither a script file nor a module."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
         word = words[position]

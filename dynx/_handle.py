@@ -17,7 +17,7 @@ class Handle(ABC):
 
     @abstractmethod
     def remove(self) -> None:
-        """Uninstall and restore the previous state; calling it again does nothing."""
+        """Uninstall the hook, probe or setting and restore the previous state; a second call does nothing."""
 
     def __enter__(self) -> Self:
         return self

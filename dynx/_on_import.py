@@ -19,7 +19,7 @@ def on_import(name: str, call: Callable[[], None]) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module through the other finders, and wraps its loader to call a function after the import."""
+    """A meta path finder that delegates to the other finders, and wraps the loader of one module in a `_CallingLoader`."""
 
     def __init__(self, name: str, call: Callable[[], None]) -> None:
         self._name, self._call = name, call
@@ -41,7 +41,7 @@ class _Finder(MetaPathFinder):
 
 
 class _CallingLoader(Loader):
-    """Loads a module with the module's own loader, and restores that loader in the module's attributes."""
+    """A loader that runs the original loader, which stays the module's `__loader__`, and then notifies the finder."""
 
     def __init__(self, loader: Any, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder

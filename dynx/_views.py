@@ -1,4 +1,4 @@
-"""`load`, which returns `dynx.report` to the records; set by `dynx`, since the records cannot import what imports them."""
+"""`load()` returns `dynx.report`, which renders records; `dynx` sets it, since `dynx.records` cannot import `dynx.report`."""
 
 from __future__ import annotations
 

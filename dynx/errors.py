@@ -1,10 +1,10 @@
 """Every exception that dynx raises.
 
 DynxError
-├── BadCodec            a codec does not restore the tensor that it stored
+├── BadCodec            a codec of dynx.saved does not restore the tensor that it stored
 ├── BadProfile          a file is not a profile of dynamic sizes
 ├── BadRunFile          a file is not a dynx run file
-├── CaptureError        a graph cannot be captured as a CUDA graph, with or_error=True
+├── CaptureError        with or_error=True: a graph cannot be captured as a CUDA graph
 │   └── CaptureFailed   CUDA rejected an operation during a capture
 ├── CompiledDiffers     a compiled function behaves differently from eager code (also an AssertionError)
 ├── ComptimeFailed      a comptime callback or probe raised while Dynamo traced
@@ -57,12 +57,12 @@ class DynxError(Exception):
 class BadCodec(DynxError):
     """Raised when a codec of `dynx.saved` cannot store a tensor, or restores it with another shape, dtype or device.
 
-    Raised while the graph is compiled, so no gradient is computed from such a tensor.
+    Raised at compile time, or by backward in eager code; no gradient is computed from a wrongly restored tensor.
     """
 
 
 class BadProfile(DynxError):
-    """Raised when a profile is loaded from a file that is damaged, too large, or not a profile.
+    """Raised when a profile of dynamic sizes (PGO) is loaded from a file that is damaged, too large, or not a profile.
 
     No part of the file is used or executed.
     """
@@ -100,14 +100,14 @@ class CompiledDiffers(DynxError, AssertionError):
 
 
 class NotIsolated(DynxError, AssertionError):
-    """Raised by `CheckReport.assert_ok`: eager and compiled code used the same objects, so that nothing is proven."""
+    """Raised by `CheckReport.assert_ok`: eager and compiled code used the same objects, so the comparison proves nothing."""
 
 
 class ComptimeFailed(DynxError):
-    """Raised from the compiled call when a comptime callback or a probe raises an exception or misuses its context (`ctx`).
+    """Raised from the compiled call when a comptime callback or a probe raises an exception or misuses its argument `ctx`.
 
-    For example: a context used after its callback has returned, a frame that does not exist, or a condition that is not a
-    comparison of symbolic numbers.
+    For example: `ctx` is used after the callback has returned, a frame does not exist, or a condition is not a comparison of
+    symbolic numbers.
     """
 
 
@@ -147,12 +147,12 @@ class UsageError(DynxError):
 class ReplayDiffers(DynxError, AssertionError):
     """Raised with `cudagraphs.Config(verify=n)` when a replay differs from an uncaptured run of the same call.
 
-    Memory and RNG state are those after the uncaptured run, or after the replay if that run raised (see `__cause__`).
+    Memory and RNG state are those after the uncaptured run; if that run raised (see `__cause__`), those after the replay.
     """
 
 
 class StaleEntry(DynxError):
-    """Raised when an `Entry` is used after its cache entry was evicted or `torch._dynamo.reset()` was called."""
+    """Raised when a `dynx.records.Entry` is used after its cache entry was evicted or `torch._dynamo.reset()` was called."""
 
 
 class UnknownRule(DynxError):

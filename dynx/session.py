@@ -53,11 +53,11 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
         detail: "normal", or "full", which adds the tracing cost of each line (`run.timeline`), the state of the trace at each
             graph break (`run.post_mortem`), the guards (`run.guards`) and the graph code (`run.graph_code`) of each
             compilation, what graphs save for backward (`run.saved`), and the keys of graphs in torch's caches on disk
-            (`run.cache_keys`, for `pgo.cachediff`); it makes tracing up to a fifth slower.
+            (`run.cache_keys`, for `pgo.cachediff`); "full" makes tracing up to a fifth slower.
 
     Returns:
-        A context manager and decorator with the members of `dynx.Run`, up to date at each access. A decorated function has the
-        run of its last call as `function.dynx.run`.
+        A context manager and decorator with the members of `dynx.Run`, up to date at each access. For a decorated
+        function, `function.dynx.run` is the run of its most recent call.
 
     Raises:
         DynxError: `detail` is unknown, or a watch is entered twice.
@@ -129,12 +129,12 @@ class Watch(RunMembers):
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """Facts about the program and its environment, such as command and torch version; empty before the watch is entered."""
+        """Command, process id, versions of torch and Python, and similar fields; empty before the watch is entered."""
         return dict(self._header)
 
     @property
     def end(self) -> Mapping[str, Any]:
-        """Duration, outcome (such as "finished") and device, known when the watch is closed; empty while it is open."""
+        """Duration in seconds, outcome (such as "finished") and device; empty until the watch is closed."""
         return dict(self._end)
 
     @property
@@ -204,7 +204,7 @@ class Watch(RunMembers):
             self._writer.end(self._end)
 
     def _record_uses(self) -> None:
-        """Record how torch.compile was used if nothing was compiled: always for a program, for a block only if it was used."""
+        """If nothing was compiled, record how torch.compile was used; in a `with` block only if torch.compile was used."""
         if self._uses is None:
             return
         self._uses.remove()
@@ -264,7 +264,7 @@ class Watch(RunMembers):
 
 
 def watch_child_process(out: str, command: Sequence[str], detail: Detail, started_by: Mapping[str, Any]) -> None:
-    """Start a watch in this process, spawned by a watched process; the watch closes when multiprocessing ends the process."""
+    """Start a watch in a process that a watched process spawned; the watch closes when multiprocessing ends this process."""
     watch = Watch(Path(out), detail=detail, command=command, started_by=started_by)
     watch.__enter__()
     _close_at_exit_of_child(watch)
@@ -292,7 +292,7 @@ def _unwatched_child(hook: str, error: BaseException) -> None:
 
 
 def _header(command: Sequence[str] | None, started_by: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the header of a run: versions, command, process and job ids, and the rank or the parent process.
+    """Return the header of a run: versions, command, process and job ids, and the rank or the id of the parent process.
 
     A child process (`started_by` is not None) gets the fields of its parent process instead of a rank from the environment.
     """
@@ -313,6 +313,6 @@ def _header(command: Sequence[str] | None, started_by: Mapping[str, Any] | None)
 
 
 def _device() -> str:
-    """Return the name of the accelerator that the program used, without initializing CUDA."""
+    """Return the name of the GPU if the program has initialized CUDA, else "cpu"."""
     torch = sys.modules["torch"]
     return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"

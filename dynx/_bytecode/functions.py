@@ -24,7 +24,7 @@ class SourceFunction(NamedTuple):
 
 
 def file_hash(file: str) -> str:
-    """Return the hash by which torch's profile identifies a file, its CRC-32 in hexadecimal; its path if it cannot be read.
+    """Return the CRC-32 of a file in hexadecimal, as torch's PGO profile names the file; its path if it cannot be read.
 
     Torch: `torch._dynamo.pgo._hash_containing_file`, which caches the hash even if the file changes.
     """

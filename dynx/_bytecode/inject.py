@@ -25,7 +25,7 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
         statement: The statement; None for the beginning of the function.
 
     Returns:
-        The new code object and the number of injected calls; `code` itself and 0 if the statement has no bytecode in it.
+        The new code object and the number of injected calls; `code` itself and 0 if it has no instruction of the statement.
     """
     body = Bytecode.from_code(code)
     targets = set(_call_indices(body, statement))
@@ -50,7 +50,7 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
 
 
 def _call_indices(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
-    """Return the indices of the instructions before which the call is inserted; labels of `body` are not counted."""
+    """Return the indices of the instructions of `body`, counted without its labels, before which to insert the call."""
     steps = [step_at(item.name, item.arg, item.location) for item in body if isinstance(item, Instr)]
     if statement is not None:
         return beginnings(steps, statement)

@@ -1,4 +1,4 @@
-"""Call a function with room for the frames of all functions that it calls in turn.
+"""Call a function with memory for the Python frames of everything that it calls, directly or indirectly.
 
 Python keeps the frames of a thread in chunks of 16 KiB, and frees a chunk when the first frame in it returns. If a function is
 called repeatedly at the end of a chunk, each call allocates the next chunk, with a system call and page faults. A trace of

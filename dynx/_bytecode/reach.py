@@ -20,12 +20,12 @@ WhyNot = Callable[[FunctionType], str | None]
 
 
 class Reach(NamedTuple):
-    """What torch may trace of a statement.
+    """The result of `reach_of`: whether torch can trace a statement, and if not, why.
 
     Attributes:
-        why_never: Why torch can never trace it; None if it may.
-        lambdas: The code of lambdas that begin in the statement, if the statement itself is never traced.
-        is_untraced: Whether the statement is in a function, so that `why_never` says why torch does not trace that function.
+        why_never: The reason why torch can never trace the statement; None if it may.
+        lambdas: The code of the lambdas in a statement that is not in a function, so that only its lambdas can be traced.
+        is_untraced: Whether the statement is in a function; `why_never` is then the reason why torch never traces the function.
     """
 
     why_never: str | None
@@ -34,7 +34,7 @@ class Reach(NamedTuple):
 
 
 def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
-    """Return what torch may trace of a statement of a file, judged by the source and the functions that are loaded now.
+    """Return whether torch can trace a statement of a file, judged by the source and the functions that are loaded now.
 
     Args:
         file: The source file.
@@ -57,7 +57,7 @@ def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
 
 
 def nearest_traceable_line(file: str, line: int, why_not_traced: WhyNot) -> int | None:
-    """Return the line nearest to `line` at which a statement of a function begins; None if the file has no function."""
+    """Return the line nearest to `line` at which a statement begins that torch may trace; None if the file has none."""
     near = sorted(statements.statements(file), key=lambda statement: (abs(statement.first - line), statement.first < line))
     return next((statement.first for statement in near if reach_of(file, statement, why_not_traced).why_never is None), None)
 
@@ -101,7 +101,7 @@ def _is_function(code: CodeType) -> bool:
 
 
 def _why_untraced(file: str, codes: list[CodeType], why_not_traced: WhyNot) -> str | None:
-    """Return why none of the loaded functions with these codes is traced; None if one is, or none is loaded."""
+    """Return why none of the loaded functions with these codes is traced; None if one is traced, or if none is loaded."""
     functions = [function for code in codes for function in loaded_functions(file, code)]
     whys = [why_not_traced(function) for function in functions]
     return whys[0] if whys and all(whys) else None

@@ -35,7 +35,10 @@ def all_lines(file: str) -> list[str]:
 
 
 def lines_with(file: str, line: int, function: str) -> list[str]:
-    """Return all source lines of a file; empty if they cannot be read, or are not the source of `function` at `line`."""
+    """Return all source lines of a file; empty if they cannot be read.
+
+    Also empty for a program without a file that has no function named `function` at `line`.
+    """
     program = _PROGRAMS.get(file)
     if program is not None and (function.rpartition(".")[2], line) not in program.covered:
         return []

@@ -23,7 +23,7 @@ PRELUDE = frozenset(
 
 
 class Step(NamedTuple):
-    """One bytecode instruction, as read by `dis`, `bytecode` or Dynamo; line and columns are None if the code has none."""
+    """One bytecode instruction, as read by `dis`, `bytecode` or Dynamo; its source position is None if it has none."""
 
     name: str
     argument: object
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Positions(Protocol):
-    """The source range of an instruction, as `dis.Positions` and the `bytecode` library name its parts."""
+    """The source range of an instruction, with the attribute names of `dis.Positions` and the `bytecode` library."""
 
     @property
     def lineno(self) -> int | None: ...
@@ -56,7 +56,7 @@ def step_at(name: str, argument: object, positions: Positions | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The first and last line of a statement; for an `if`, `except` or `def`, those of its header, with its block in `body`."""
+    """The first and last line of a statement; for an `if`, `except` or `def`, those of its header; `body` is its block."""
 
     first: int
     last: int
@@ -121,14 +121,14 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def can_hold(code: CodeType, statement: Statement) -> bool:
-    """Return whether a code object may contain the statement; False for a lambda or comprehension that is part of it."""
+    """Return whether a code object may contain the statement; False if it begins in the statement, as a lambda may."""
     return code.co_firstlineno not in statement
 
 
 def beginnings(steps: Sequence[Step], statement: Statement) -> tuple[int, ...]:
     """Return the indices of the instructions at which the statement begins; empty if none of `steps` belongs to it.
 
-    There is more than one if the compiler duplicated the statement, as it does for `finally`.
+    There are several if the compiler duplicated the statement, as it does for `finally`.
     """
     starts = list(_run_starts(steps, statement))
     if not starts:
@@ -138,7 +138,7 @@ def beginnings(steps: Sequence[Step], statement: Statement) -> tuple[int, ...]:
 
 
 def body_start(steps: Iterable[Step]) -> int | None:
-    """Return the index of the first instruction of a function's body, after setup such as `RESUME` and `MAKE_CELL`."""
+    """Return the index of the first instruction of a function's body, after setup such as `RESUME`; None if it has no body."""
     before: str | None = None
     for index, step in enumerate(steps):
         if step.line is not None and step.name not in PRELUDE and not (step.name == "POP_TOP" and before == "RETURN_GENERATOR"):

@@ -1,8 +1,9 @@
 """`Trail`: a compact log of Dynamo's state before each traced instruction, so that a debugger can step back without retracing.
 
 Each traced instruction is one row of integers, which are indices into tables. Each text is stored once. Value stacks and locals
-are linked lists that share their unchanged part: an instruction that pushes a value adds one link, and one that assigns a
-variable adds one binding. This module does not import torch.
+are linked lists that share their unchanged part. A *link* is one value on a stack, and refers to the link below it; pushing a
+value adds one link. A *binding* is one assignment of a local variable, and refers to the binding before it. This module does
+not import torch.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Row(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of tracing before an instruction: number of graph nodes and of guards, and the exception being handled."""
+    """The progress of tracing before an instruction: the graph, its number of nodes, the number of guards, the exception."""
 
     graph: int  # index of the graph
     nodes: int  # of that graph so far
@@ -102,7 +103,7 @@ class Trail:
         return len(self._rows) // _WIDTH
 
     def begin(self, compile_id: str, nth: int) -> Attempt:
-        """Add an `Attempt`, and mark the previous attempt of the same compilation as superseded."""
+        """Add the attempt with index `nth` of a compilation, mark the one before it as superseded, and return the new one."""
         same = (attempt for attempt in reversed(self.attempts) if attempt.compile_id == compile_id)
         previous = next((attempt for attempt in same if attempt.nth == nth - 1), None)
         if previous is not None:
@@ -135,12 +136,12 @@ class Trail:
         return len(self._frames) // len(Frame._fields) - 1
 
     def add_progress(self, progress: tuple[int, int, int, int]) -> int:
-        """Add the four values of a `Progress` to its table and return their index there."""
+        """Add the four values of a `Progress` to the table of progresses and return their index there."""
         self._progress.extend(progress)
         return len(self._progress) // len(progress) - 1
 
     def bind(self, before: int, name: int, text: int) -> int:
-        """Add a binding of a local variable after `before` and return its index; `text` is NOTHING for a deletion."""
+        """Add a binding that follows the binding `before` and return its index; `text` is NOTHING for a deleted variable."""
         self._before.append(before)
         self._names.append(name)
         self._bound.append(text)

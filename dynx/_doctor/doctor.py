@@ -24,7 +24,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """The result of `dynx.doctor`: one capability per private name of torch, and the canaries if they were run."""
+    """The result of `dynx.doctor`: for each private name of torch, whether torch has it, and the canaries if they were run."""
 
     torch: str
     python: str
@@ -39,7 +39,7 @@ class DoctorReport:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the report is healthy and no signature in torch has changed: the condition of `dynx doctor --strict`."""
+        """Whether the report is healthy and no signature in torch has changed; `dynx doctor --strict` fails otherwise."""
         return self.healthy and all(capability.state == "ok" or capability.optional for capability in self.capabilities)
 
     @property
@@ -49,7 +49,7 @@ class DoctorReport:
 
     @property
     def doubtful_features(self) -> tuple[str, ...]:
-        """The features that may not work, because a function of this torch that they need has another signature."""
+        """The features that may not work, because the signature of a function of torch that they need has changed."""
         changed = _features(name for name in self.capabilities if name.state == "changed")
         return tuple(feature for feature in changed if feature not in self.broken_features)
 
@@ -78,7 +78,7 @@ _RECORDED = frozenset(point.name for point in HOOK_POINTS)
 
 
 def _features(names: Iterable[Capability]) -> tuple[str, ...]:
-    """Return the features that need these names, without duplicates; `CUDA graphs: memory pools` counts as `CUDA graphs`."""
+    """Return the features that need these names of torch, each once; `CUDA graphs: memory pools` counts as `CUDA graphs`."""
     return tuple(dict.fromkeys(_feature(name) for name in names))
 
 
@@ -91,19 +91,19 @@ def _feature(name: Capability) -> str:
 
 
 def doctor(*, canaries: bool = False) -> DoctorReport:
-    """Check that the installed torch has everything that dynx needs.
+    """Check that the installed torch has every private name that dynx needs.
 
     Nothing is reset or changed, and compiled functions keep their cache entries.
 
     Args:
-        canaries: False (default) checks only that attributes exist and have the expected signatures, which takes milliseconds.
-            True also compiles a few small functions to check that they behave as expected, which takes seconds: use it after
-            an upgrade of torch.
+        canaries: False (default) checks only that the names exist and have the expected signatures, which takes milliseconds.
+            True also compiles a few small functions to check that torch behaves as expected, which takes seconds: use it
+            after an upgrade of torch.
 
     Returns:
-        A report with one capability for each private name of torch, `healthy`, `unchanged`, `broken_features` and `to_json()`.
-        It prints three lines: whether torch has everything, which features do not work, and what to do; `dynx doctor --full`
-        also prints the names.
+        A report with `healthy`, `unchanged`, `broken_features`, `to_json()` and `capabilities`, the state of each private name.
+        Its text has three lines: whether torch has all names, which features do not work, and what to do; `dynx doctor
+        --full` also prints the names.
 
     Example:
         >>> import dynx

@@ -21,7 +21,7 @@ class NodeEffects(NamedTuple):
 
 
 def mutated_inputs(gm: GraphModule) -> frozenset[int]:
-    """Return the indices of the inputs that a graph mutates: directly, through views, or in a list of arguments."""
+    """Return the indices of the inputs that a graph mutates: directly, through a view, or in an argument that is a list."""
     written = {memory for effects in effects_of(gm).values() for memory in effects.writes}
     return frozenset(index for index, node in enumerate(placeholders(gm)) if node in written)
 
@@ -29,7 +29,7 @@ def mutated_inputs(gm: GraphModule) -> frozenset[int]:
 def effects_of(gm: GraphModule) -> dict[Node, NodeEffects]:
     """Return the memory that each node reads and writes, according to the schemas of the operators.
 
-    A higher-order operator without a schema is assumed to write to all of its arguments, except `auto_functionalized`.
+    A higher-order operator without a schema, other than `auto_functionalized`, is assumed to write to all of its arguments.
     """
     return _analyze(gm)[1]
 

@@ -1,6 +1,6 @@
 """Find the function (`Block.forward`), the statement, and the `try`, `with` or loop around a line by parsing its source file.
 
-torch's stacks name only `forward`; a user looks for `Block.forward`.
+torch's stacks contain only the name `forward`; a user looks for the qualified name `Block.forward`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def qualname_at(file: str, line: int, function: str) -> str:
 def statement_lines(file: str, line: int) -> range:
     """Return the lines of the innermost statement at a line; only `line` if the source does not parse.
 
-    A block, such as `if x.isnan():`, counts up to its first inner statement, or with it if it is on one line.
+    A compound statement, such as `if x.isnan():`, counts as its header and, if it is a single line, its first inner
+    statement.
     """
     spans = [span for span in _statements(file, len(all_lines(file))) if span.covers(line)]
     return range(spans[-1].first, spans[-1].last + 1) if spans else range(line, line + 1)
@@ -43,7 +44,10 @@ def statement_lines(file: str, line: int) -> range:
 
 @lru_cache(maxsize=64)
 def _statements(file: str, lines: int) -> tuple[Span, ...]:
-    """List the statements of a file, outer statements first. `lines`: its length, part of the cache key."""
+    """List the statements of a file, outer statements first.
+
+    `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
+    """
     tree = _parsed(file)
     spans = []
     for node in ast.walk(tree) if tree is not None else ():
@@ -90,7 +94,10 @@ def _parsed(file: str) -> ast.Module | None:
 
 @lru_cache(maxsize=16)
 def _parse(file: str, lines: int) -> ast.Module | None:
-    """Parse a file; `lines` as in `_functions`."""
+    """Parse a file; None if it is not valid Python.
+
+    `lines`, the number of lines of the file, is part of the cache key, so that an edited file is parsed again.
+    """
     try:
         return ast.parse("".join(all_lines(file) if lines else ()))
     except (SyntaxError, ValueError, RecursionError):
@@ -123,7 +130,10 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
 
 
 def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
-    """Return the innermost `try`, `with`, `for` or `while` around the lines of a stack; Dynamo cannot resume inside of it."""
+    """Return the keyword (`try`, `with`, `for`, `while`) of the innermost block around the lines of a stack, or None.
+
+    Dynamo cannot always resume after a graph break inside of such a block.
+    """
     for frame in reversed(tuple(stack)):
         lines = lines_with(frame.file, frame.line, user_name(frame.function))
         enclosing = [span.name for span in _blocks(frame.file, len(lines)) if span.covers(frame.line)]
@@ -137,7 +147,10 @@ _BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "fo
 
 @lru_cache(maxsize=64)
 def _blocks(file: str, lines: int) -> tuple[Span, ...]:
-    """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first; `lines` as in `_functions`."""
+    """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first.
+
+    `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
+    """
     tree = _parsed(file)
     functions = [
         node

@@ -1,7 +1,8 @@
 """Read guarded values without running any of the user's code.
 
 torch's guards may call properties and `__eq__`. These functions only follow instance dictionaries and built-in containers, and
-return None (unknown) if they do not reach the value. A source is written as in torch's messages: `self.layers[0].scale`.
+return None (unknown) if they do not reach the value. A *source* is the expression by which torch's messages name a guarded
+value, `self.layers[0].scale`; `locals` and `globals` are those of the compiled frame.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any])
 
 
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the length of the container or iterator at `source`; an overridden `__len__` is not called."""
+    """Return the length of the container or iterator at `source` as text, without calling an overridden `__len__`."""
     value = resolve(source, locals, globals)
     if type(value) in _SIZED_ITERATORS:
         return str(value.__length_hint__())
@@ -62,7 +63,7 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 def member_at(address: int, source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the member with this address, of the enum class of the value at `source`, as text; None if there is none."""
+    """Return the text of the enum member whose `id` is `address`, of the same class as the value at `source`; else None."""
     cls = type(resolve(source, locals, globals))
     members = vars(cls).get("_member_map_", {}) if type(cls) is EnumMeta else {}
     return next((text_of(member) for member in members.values() if id(member) == address), None)
@@ -75,12 +76,12 @@ def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> 
 
 
 def joined_keys(names: Sequence[str]) -> str:
-    """Return the texts of the keys of a dict as one text, which ends with their number if there are many."""
+    """Join the texts of the keys of a dict with commas: at most eight of them, then the number of all keys."""
     return ", ".join(names[:_MAX_KEYS]) + (f", … {len(names)} in all" if len(names) > _MAX_KEYS else "")
 
 
 def contains(source: str, member: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
-    """Return whether the set at `source` has a member with the text `member`; False if it cannot be read safely."""
+    """Return whether the set at `source` has an item whose text is `member`; False if it cannot be read safely."""
     value = resolve(source, locals, globals)
     for base in (set, frozenset):
         if issubclass(type(value), base):
@@ -89,7 +90,7 @@ def contains(source: str, member: str, locals: Mapping[str, Any], globals: Mappi
 
 
 def key_texts(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return each key of the dict at `source` as text; None if it is no dict, or has more than 64 keys."""
+    """Return each key of the dict at `source` as text; None if the value is no dict, or has more than 64 keys."""
     return _key_texts(resolve(source, locals, globals))
 
 
@@ -124,7 +125,7 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 class Described(NamedTuple):
-    """Texts about values at the time of a compilation, by source; a later recompile is compared with them."""
+    """Descriptions of guarded values at compile time, by source, from which to explain a later recompile."""
 
     objects: dict[str, str]  # values that torch may guard by identity, keeping only the address; types of tensors
     keys: dict[str, tuple[str, ...]]  # of dicts
@@ -132,7 +133,7 @@ class Described(NamedTuple):
 
 
 def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Described:
-    """Describe the values of guarded sources, as far as torch does not keep them."""
+    """Describe those guarded values that torch's messages do not show: objects guarded by identity, and keys of dicts."""
     result = Described({}, {}, {})
     for source in sources:
         value = resolve(source, locals, globals)
@@ -244,7 +245,7 @@ def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[
 
 
 def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return `owner[key]` for a key that is written as a constant, as its repr (`torch.float32`), or as a source."""
+    """Return `owner[key]`, where `node` is the key as a constant, as its repr (`torch.float32`), or as a source."""
     if isinstance(node, ast.Constant):
         return _item(owner, node.value)
     if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:
@@ -257,7 +258,7 @@ def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals
 
 
 def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return the result of a call that torch writes in a source, such as `type(x)`; other calls are not run."""
+    """Return the result of a call in a source, such as `type(x)`; `_UNKNOWN` unless the call is known to be safe."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
         return _only_element(_follow(node.func.value, locals, globals))
     if function not in ("type", "dict", "list", "dict.keys", "dict.__getitem__") or not node.args:
@@ -322,7 +323,7 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def _is_stored(attribute: Any, owner: Any) -> bool:
-    """Return whether a descriptor reads a field of the object: a slot, a field of a namedtuple, the code of a function."""
+    """Return whether a descriptor only reads stored data: a slot, a field of a namedtuple, an attribute of a function."""
     if type(attribute) is GetSetDescriptorType:
         return type(owner) is FunctionType
     return type(attribute) is MemberDescriptorType or (type(attribute) is _FIELD and issubclass(type(owner), tuple))
@@ -360,7 +361,7 @@ def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]
 
 
 def dimension(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the size or stride at a source such as `x.size()[0]`, or the number at another source; None if not readable."""
+    """Return the size or stride at a source such as `x.size()[0]`, else the value of the source, as text; None if unknown."""
     owner, _, method = source.rpartition(".")
     kind, _, rest = method.partition("()[")
     if kind not in ("size", "stride") or not rest[:-1].isdigit():

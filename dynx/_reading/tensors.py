@@ -19,5 +19,5 @@ def differentiable(values: Any) -> list[torch.Tensor]:
 
 
 def has_memory(value: Any) -> bool:
-    """Return whether a value is a tensor with a storage of its own: not a sparse tensor, nor one on the meta device."""
+    """Return whether a value is a tensor with a storage: strided (not sparse), and not on the meta device."""
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta

@@ -39,7 +39,7 @@ class FileOwner(NamedTuple):
 
 
 class CallingFrame(NamedTuple):
-    """The result of `frame_of_call`: a frame, and how many frames above the caller of `frame_of_call` it is."""
+    """A frame found by `frame_of_call`, and its depth: 0 for the function that called `frame_of_call`, 1 for its caller."""
 
     frame: FrameType | None
     depth: int
@@ -143,17 +143,18 @@ def location_of(frame: RawFrame, library: str | None = None, caller: Location | 
 def named(location: Location) -> Location:
     """Replace the function name of a location by the qualified name: `Block.forward`, where torch's stacks say `forward`.
 
-    Reads the source file, so call it only for a location that becomes part of a record.
+    Reads the source file, so call it only for a location that is reported, not for every stack.
     """
     caller = named(location.caller) if location.caller is not None else None
     return replace(location, function=qualname_at(location.file, location.line, location.function), caller=caller)
 
 
 def code_at(location: Location | None) -> str:
-    """Return the statement at `location.own` on one line; empty if the source cannot be read.
+    """Return the statement at a location on one line; empty if the source cannot be read.
 
-    For a block, the text includes the first inner statement: `if x.isnan(): raise ValueError("x")`. A long statement is cut to
-    its first line and the line at the location: `losses.append( … loss.item()`.
+    If the location is in a library, return the statement of the user's code that led to it (`location.own`). A compound
+    statement includes its first inner statement: `if x.isnan(): raise ValueError("x")`. A long statement is cut to its first
+    line and the line at the location: `losses.append( … loss.item()`.
     """
     if location is None:
         return ""
@@ -169,7 +170,10 @@ def code_at(location: Location | None) -> str:
 
 
 def uses_at(location: Location | None) -> tuple[str, ...]:
-    """Return the next statements that use the variable assigned by the statement at `location.own`, on one line each."""
+    """Return the next statements that use the variable assigned by the statement at a location, on one line each.
+
+    If the location is in a library, this is the statement of the user's code that led to it (`location.own`).
+    """
     if location is None:
         return ()
     own = location.own
@@ -194,7 +198,7 @@ def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
 
 
 def call_site() -> Location | None:
-    """Return the innermost stack line in the user's code or a library: during a compilation, the call of the function."""
+    """Return the innermost stack line in the user's code or a library, such as the call of the function being compiled."""
     frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
     while frame is not None:
@@ -220,7 +224,7 @@ def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
 def frame_of_call() -> CallingFrame:
     """Return the innermost frame of the user's code that torch did not call: the frame that calls compiled code.
 
-    A compiled function is in the user's files too; its frame is recognised by its caller, a frame of torch.
+    The frame of a compiled function is the user's code too; it is skipped because its caller is a frame of torch.
     """
     frame: FrameType | None = sys._getframe(1)
     calling = CallingFrame(None, 0)

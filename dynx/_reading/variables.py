@@ -1,6 +1,7 @@
-"""The variables outside of a call that a function may read or change, through functions, classes and modules.
+"""The variables that a function may read or change and that outlive its call: globals, attributes, closure cells, defaults.
 
-Variables are found by the names in the code. Computed names, as in `getattr(module, name)`, are not found.
+Variables are found by the names in the code. Computed names, as in `getattr(module, name)`, are not found. The path of a
+variable says where it is: `globals.count`, `Counter.total`.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def is_name_of_user(name: str) -> bool:
 
 
 def cells_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Namespace]:
-    """Yield the closure cells, defaults and attributes of a function."""
+    """Yield the closure cells, defaults and attributes of a function; their paths begin with `path`, that of the function."""
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         yield Variable(f"{path}.closure.{name}" if path else f"closure.{name}", cell, name)
     for name in _OF_FUNCTIONS:
@@ -118,7 +119,7 @@ def cells_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Namesp
 
 
 def globals_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Namespace]:
-    """Yield the globals that the code of a function names or assigns."""
+    """Yield the globals that a function reads, assigns or names in a string; their paths begin with `path`."""
     names, scope = names_in(fn.__code__), fn.__globals__
     yield Namespace(path, scope)
     for name in sorted((names.variables | names.texts) & scope.keys() | names.assigned):
@@ -135,7 +136,7 @@ def variables_of_module(module: ModuleType, names: Collection[str]) -> Iterator[
 
 
 def variables_of_class(cls: type) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of a class, its bases and its metaclass; of library classes only the methods."""
+    """Yield the attributes of a class, its bases and its metaclass; from classes of libraries only the methods."""
     for owner in dict.fromkeys([*cls.__mro__, *type(cls).mro(type(cls))]):
         kind = owner_of_class(owner)
         if kind not in ("user", "library"):

@@ -1,4 +1,4 @@
-"""`Run`: the records of a program with the advice on them, compared with another run, saved, loaded and shown."""
+"""`Run`: what torch.compile did in a program, with advice; a run can be saved, loaded, shown, and compared with another run."""
 
 from __future__ import annotations
 

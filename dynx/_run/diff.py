@@ -1,4 +1,4 @@
-"""Compare two runs: match the causes of costs by their text and their code, not by line or order."""
+"""Compare two runs: causes of recompiles and graph breaks are matched by text and function or code, not by line number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDER: tuple[CauseKind, ...] = get_args(CauseKind)  # the worst first
 
 @dataclass(frozen=True, slots=True)
 class _Occurrence:
-    """One or more occurrences of a cause in a run."""
+    """A cause of a cost, such as a recompile or graph break, and how often it occurred in a run."""
 
     kind: CauseKind
     cause: str
@@ -45,7 +45,7 @@ _VERDICTS: Mapping[Verdict, int] = {"new": 0, "more": 0, "gone": 1, "fewer": 1, 
 
 
 def _rank(change: CauseChange) -> tuple[int, int, float]:
-    """Return a sort key: worse, better, then unchanged causes; within these the worst kinds first, then the most seconds."""
+    """Return a sort key: worse, then better, then unchanged causes; in each group by kind, the worst first, then by seconds."""
     seconds = max(change.seconds_before, change.seconds_after)
     return _VERDICTS[change.verdict], _ORDER.index(change.kind), -seconds
 
@@ -98,7 +98,7 @@ def _changes(before: RunRecords, after: RunRecords) -> Iterator[CauseChange]:
 
 
 def _grouped(occurrences: Iterable[_Occurrence]) -> dict[_Key, _Occurrence]:
-    """Add up the occurrences of each cause in each function."""
+    """Return one occurrence for each cause and function, with the counts and seconds added up."""
     groups: dict[_Key, _Occurrence] = {}
     for occurrence in occurrences:
         key = _KEYS[0](occurrence)
@@ -127,7 +127,7 @@ def _change(before: _Occurrence | None, after: _Occurrence | None) -> CauseChang
 
 
 def _amounts(before: RunRecords, after: RunRecords) -> Iterator[RunTotal]:
-    """Yield the totals that are not 0 in at least one run, and always the compile time."""
+    """Yield the compile time, and the other totals that are not 0 in at least one of the runs."""
     later = _totals(after)
     for name, (amount, unit, is_cost) in _totals(before).items():
         if amount or later[name][0] or name == COMPILING:

@@ -32,12 +32,12 @@ class RunMembers(RunRecords):
     graph_breaks = RunRecords.graph_breaks.followed_by(_with_rule)
 
     def _frozen(self) -> Run:
-        """Return the records so far as a `Run`; an open `Watch` may receive more."""
+        """Return the records so far as an immutable `Run`; an open `Watch` may receive more records."""
         raise NotImplementedError
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The advice that applies to this run: wrong values first, then the most lost compile time."""
+        """The advice that applies to this run: advice on wrong results first, then by lost compile time, most first."""
         return advise(self._frozen())
 
     def save(self, path: str | Path) -> None:
@@ -56,8 +56,8 @@ class RunMembers(RunRecords):
     def diff(self, other: RunMembers) -> RunDiff:
         """Return what got better or worse in a later run: causes of recompiles and graph breaks, and totals.
 
-        Causes are matched by their text and their code, not by line or order, so that runs before and after a change of the
-        program can be compared.
+        Causes are matched by their text and function, or by their text and source line, but not by line number; so runs before
+        and after a change of the program can be compared.
 
         Args:
             other: The later run.
@@ -72,7 +72,7 @@ class RunMembers(RunRecords):
         return compare(self._frozen(), other._frozen())
 
     def to_perfetto(self) -> str:
-        """Return compilations and captures of CUDA graphs as a timeline in JSON, for Perfetto (ui.perfetto.dev)."""
+        """Return a timeline of compilations and CUDA graph captures as JSON text, for Perfetto (ui.perfetto.dev)."""
         from dynx.report import perfetto
 
         return perfetto(self._frozen())
@@ -92,10 +92,10 @@ class RunMembers(RunRecords):
 class Run(RunMembers):
     """What torch.compile did during one `dynx.watch()` or `dynx run`.
 
-    A run is made of `events`, in the order in which they were emitted; its groups (`run.compiles`, `run.graph_breaks`, …) are
-    computed from them. `header` describes the program and its environment (torch, Python, device, command), `end` how the run
-    ended; `end` is empty when the process was killed. `problems` lists the lines of a run file that could not be read. Findings
-    are computed from the events too, so an old file profits from new rules.
+    `events` are all records in the order in which they were emitted; the records of one kind (`run.compiles`,
+    `run.graph_breaks`, …) are selected from them. `header` describes the program (versions of torch and Python, command), `end`
+    how and on which device the run ended; `end` is empty if the process was killed. `problems` lists the lines of a run file
+    that could not be read. `findings` are computed on access, so an old run file gets the advice of the installed dynx.
 
     >>> import dynx
     >>> with dynx.watch() as w:

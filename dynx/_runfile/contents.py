@@ -1,4 +1,4 @@
-"""The lines of a run file: JSON objects, namely a header, the records in order, an end, and a checksum of the lines before."""
+"""The lines of a run file: JSON objects, namely a header, the records in order, an end, and a checksum of these lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def header_line(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checksum_of(line: bytes, before: int) -> int:
-    """Return the checksum of a line and all lines before it; `before` is the checksum of those."""
+    """Return the checksum of all lines up to `line`, given the checksum `before` of the lines before it."""
     return zlib.crc32(line.rstrip(b"\r\n"), before)  # a file transfer may change line ends
 
 

@@ -1,7 +1,7 @@
-"""A file that this process writes through its descriptor, as long as the descriptor belongs to the file.
+"""A run file that is opened again if the program closes its descriptor.
 
-A program may close all descriptors (`os.closerange`, as daemons do), and a file of its own then gets the number. Nothing is
-written to that file: the run file is opened again.
+A program may close all descriptors (`os.closerange`, as daemons do); then the descriptor's number may belong to a file of the
+program. Therefore each write first checks that the descriptor belongs to the run file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OwnFile:
     """A new, empty file that is written through a descriptor.
 
     Args:
-        path: Where the file is created; a device or a pipe is opened.
+        path: Where the file is created; an existing device or pipe is opened instead.
 
     Raises:
         OSError: The file cannot be created.
@@ -49,7 +49,7 @@ class OwnFile:
         return self._descriptor
 
     def rename(self, path: Path) -> None:
-        """Set the path after this process has renamed the file."""
+        """Record the new path of the file, which the caller has already renamed."""
         self._path = path
 
     def write(self, data: bytes) -> None:
@@ -60,7 +60,7 @@ class OwnFile:
             data = data[os.write(self._descriptor, data) :]
 
     def close(self) -> None:
-        """Close the descriptor, unless it belongs to another file by now."""
+        """Close the descriptor, unless the program has closed it and reused its number for another file."""
         if self._is_open():
             os.close(self._descriptor)
 

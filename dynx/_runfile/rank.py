@@ -1,8 +1,8 @@
 """Find the rank of this process in a distributed job, and name its run file after it: `last.rank3.dynx`.
 
-A rank never writes to the file of another process. Every rank first writes to a file named by its process id, which is renamed
-when the rank is known; a file that another process of the same job wrote, or that is open in a live process, is kept, and the
-new file gets a number instead: `last.rank3-2.dynx`.
+Each process first writes to a file named after its process id, which is renamed when the rank is known. If a file with the new
+name exists, it is replaced, unless another process of the same job wrote it or a live process has it open; then the new file
+gets a number: `last.rank3-2.dynx`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _number(variable: str) -> int | None:
 
 
 def job_in_environment() -> str | None:
-    """Return an id of this launch of torchrun: its run id, which launches may share, and its agent's process id; or None."""
+    """Return an id of this launch of torchrun: its run id and the process id of its agent; None without torchrun."""
     run_id = os.environ.get("TORCHELASTIC_RUN_ID")
     return None if run_id is None else f"{run_id}-{os.getppid()}"
 
@@ -84,7 +84,7 @@ def process_file(path: Path) -> Path:
 
 
 def lock(file: OwnFile) -> None:
-    """Lock `file`, which shows other processes that a live process writes it."""
+    """Lock `file`, so that other processes detect that a live process writes it."""
     _flock(file.fileno(), "LOCK_EX")
 
 
@@ -112,7 +112,7 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
 
 
 def open_newest(path: Path) -> OwnFile:
-    """Create and lock a run file at `path`; if a live process writes a file there, rename that file after its process id.
+    """Create and lock a run file at `path`; a file that a live process writes there is first renamed to `last.12345.dynx`.
 
     So `path` is always the run that began last, and no process writes to the file of another process.
 
@@ -169,7 +169,7 @@ def _is_locked(path: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock `folder` while this process chooses a file name in it; without effect if the file system has no locks."""
+    """Lock `folder` while this process chooses a file name in it; do nothing if the file system has no locks."""
     if _fcntl is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Read run files, which may be damaged, come from a newer dynx, or be no run files at all."""
+"""Read run files, also files that are damaged, written by a newer dynx, or not run files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(path: Path) -> RunFile:
             data = _parse(line)
             before, checksum = checksum, checksum_of(line, checksum)
             if number == 1 and not (isinstance(data, dict) and "dynx_run" in data):
-                raise BadRunFile(f"{shown} is not a dynx run file: its first line is no header\n  make one: dynx run script.py")
+                raise BadRunFile(f"{shown} is not a dynx run file: it has no header\n  to write one: dynx run script.py")
             if isinstance(data, str):
                 problems.append(f"line {number}: {data}")
                 continue
@@ -60,7 +60,7 @@ def read(path: Path) -> RunFile:
             else:
                 unknown.append(line)
     if not header:
-        raise BadRunFile(f"the run file {shown} is empty\n  make one: dynx run script.py")
+        raise BadRunFile(f"the run file {shown} is empty\n  to write one: dynx run script.py")
     if header.pop("has_checksum", False) and end and expected is None and not problems:
         problems.append("its last line, with the checksum, is missing")
     if (schema := header.pop("dynx_run", None)) != SCHEMA:
@@ -71,7 +71,7 @@ def read(path: Path) -> RunFile:
 
 
 class _Problems(list[str]):
-    """The problems of a run file: at most ten thousand texts, and the number of further problems."""
+    """The descriptions of lines that cannot be read: at most ten thousand, and the number of further lines."""
 
     more = 0
 
@@ -105,7 +105,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
-    """Return the JSON object in a line, or a text that says why the line has none."""
+    """Return the JSON object in a line, or the reason why the line has no JSON object."""
     if not line:
         return "longer than 8 MiB"
     if _depth(line) > _MAX_DEPTH:
@@ -119,7 +119,7 @@ def _parse(line: bytes) -> dict[str, Any] | str:
 
 
 def _depth(line: bytes) -> int:
-    """Return the depth of nested lists and objects, counting brackets in strings too; 0 if the line has few brackets."""
+    """Return an upper bound of the nesting depth of lists and objects; 0 if the line has at most `_MAX_DEPTH` brackets."""
     if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
         return 0
     depth = deepest = 0

@@ -1,4 +1,4 @@
-"""The lines of a run file that a newer dynx has written, kept as they are and parsed when they are accessed."""
+"""Lines of a run file with a kind of record that only a newer dynx has: kept as bytes, and parsed on access."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnknownLines(Sequence[Mapping[str, Any]]):
         self._ends = array("Q")
 
     def append(self, line: bytes) -> None:
-        """Add a line, which contains a JSON object."""
+        """Add a line of the file, which must contain a JSON object."""
         self._text += line
         self._ends.append(len(self._text))
 

@@ -29,11 +29,11 @@ class RunWriter:
 
     The name of the file depends on the process, which `header` describes:
 
-    - a process without rank and parent writes `last.dynx`; if another process begins to do so meanwhile, the first file is
-      renamed to `last.12345.dynx`, so that `last.dynx` is the run that began last;
+    - a process without rank and parent writes `last.dynx`; if a second process opens `last.dynx` meanwhile, the file of the
+      first is renamed to `last.12345.dynx` (its process id), so that `last.dynx` is the run that began last;
     - a rank, whose header has `rank`, writes `last.rank3.dynx` (see `dynx._runfile.rank`);
-    - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. It is
-      renamed after the rank as soon as the child has one, unless the parent has a rank already.
+    - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. When
+      the child gets a rank, its file is renamed to `last.rank3.dynx`, unless the parent has a rank already.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ class RunWriter:
 
     @property
     def path(self) -> Path:
-        """The path of the file being written; it is renamed if the rank becomes known, or another process takes the name."""
+        """The current path of the run file; it changes if the rank becomes known, or another process takes the name."""
         return self._path if self._written is None else self._written.path
 
     @property

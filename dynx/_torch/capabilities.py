@@ -1,4 +1,7 @@
-"""List every private name of torch that dynx uses, and check whether the installed torch has it."""
+"""List every private name of torch that dynx uses, and check whether the installed torch has it.
+
+A hook point is a function of torch that dynx replaces; an attribute is a name that dynx only reads or calls.
+"""
 
 from __future__ import annotations
 
@@ -277,7 +280,7 @@ def hook_point(name: str) -> HookPoint:
 
 
 def capability(name: str) -> Capability:
-    """Check whether the installed torch has a hook point or attribute; not cached, so that tests can simulate a missing one."""
+    """Return whether and how the installed torch has a hook point or attribute; not cached, so that tests can remove names."""
     point = _POINTS.get(name)
     path, purpose = (point.path, point.purpose) if point is not None else _ATTRIBUTES[name]
     optional = point.optional if point is not None else name in _OPTIONAL
@@ -310,7 +313,7 @@ def _is_there(name: str) -> bool:
 
 
 def capabilities() -> tuple[Capability, ...]:
-    """Check for each hook point and attribute whether the installed torch has it."""
+    """Return for each hook point and attribute whether and how the installed torch has it."""
     return tuple(capability(name) for name in (*_POINTS, *_ATTRIBUTES))
 
 

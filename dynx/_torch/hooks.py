@@ -7,21 +7,22 @@ Three ways to do so, each returning a handle whose `remove()` undoes it:
 - `wrap` puts a wrapper function around the attribute, with less overhead: for functions that run on every instruction.
 - `replace` calls another function instead.
 
-All of them share one function per attribute, which is stored in its place ("the entry") and calls the subscribers, the
-wrappers and at last the original. Static methods, class methods and inherited methods are supported: the entry is stored as the
-same kind of descriptor, and an inherited method is looked up along the method resolution order of the receiver as before. When
-the last handle is removed, the owner stores the identical object again, or nothing if it had inherited the attribute.
+All of them share one function per attribute ("the entry"), which the owner, a module or class of torch, stores in place of the
+original. It calls the subscribers, the wrappers and at last the original. Static methods, class methods and inherited methods
+are supported: the entry is stored as the same kind of descriptor, and an inherited method is looked up along the method
+resolution order of the receiver as before. When the last handle is removed, the owner stores the identical object again, or
+nothing if it had inherited the attribute.
 
-Other tools may patch the same attribute while the entry is stored. Their patch is never removed: once its handles are removed,
-the entry below the patch only passes calls on, and handles that are installed later get an entry of their own above it.
+Other tools may patch the same attribute while the entry is stored. Such a patch is never removed: once all handles of the entry
+below the patch are removed, this entry only passes calls on, and new handles get another entry above the patch.
 
-What other modules of `dynx` may do without it, as listed with reasons in `tests/seam/test_replacements.py`:
+Other modules of dynx may do the following without this module; `tests/seam/test_replacements.py` lists the cases and reasons:
 
 - set an attribute of one object that torch created for one compilation or one compiled function, and that ends with it: the
   dispatch table of an `InstructionTranslator`, the backend call of an `OutputGraph`, the `_inner_convert` of a `ConvertFrame`.
   A class attribute would affect every compilation of the process;
 - add an attribute with a name of dynx to such an object, or any attribute to an object that dynx created;
-- use interfaces of torch and of Python that restore by themselves or have a counterpart: `config.patch`, handlers of loggers,
+- use interfaces of torch and of Python that restore the state or have an inverse: `config.patch`, handlers of loggers,
   `substitute_in_graph`'s table of known objects, profile functions.
 """
 
@@ -81,7 +82,7 @@ def owner_of(path: str) -> tuple[Any, str]:
 def parameters_of(path: str) -> tuple[str, ...]:
     """Return the parameters of the function at a path as text; empty for an attribute without a signature.
 
-    Raises like `owner_of`.
+    Raises ImportError or AttributeError when the installed torch has no such attribute.
     """
     owner, name = owner_of(path)
     target = getattr(owner, name)
@@ -96,8 +97,8 @@ def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_threa
     """Call `before(args, kwargs)` ahead of each call at `point`; the function it returns, if any, gets the result or exception.
 
     Subscribers run in the order of their subscription, outside of all wrappers. `args` begins with the instance for a method,
-    and with the class for a class method. Raises UnsupportedTorch when the installed torch has no such attribute, or one of a
-    kind that cannot be hooked.
+    and with the class for a class method. With `this_thread_only`, calls on other threads are ignored. Raises UnsupportedTorch
+    when the installed torch has no such attribute, or one of a kind that cannot be hooked.
     """
     with _lock:
         site = _site_at(point)
@@ -130,7 +131,8 @@ def wrap(point: HookPoint, make: Make, *, passes_on: bool = False) -> Wrapping:
 def replace(point: HookPoint, fn: Callable[..., Any]) -> Wrapping:
     """Call `fn` instead of the function or method at `point`; if there are several replacements, the newest is called.
 
-    Raises like `wrap`.
+    Raises UnsupportedTorch when the installed torch has no such attribute, or one of a kind that cannot be hooked, and
+    UsageError when `fn` is not callable.
     """
     if not callable(fn):
         raise UsageError(f"the replacement of {point.path} is not callable: {fn!r}\n  pass a function with the same parameters")
@@ -263,7 +265,7 @@ class Wrapping(_Installed):
 
 
 def _site_at(point: HookPoint) -> _Site:
-    """Return the `_Site` of a hooked attribute, or create one that calls the current value of the attribute."""
+    """Return the `_Site` of a hooked attribute; if there is none, a new one whose original is the attribute's current value."""
     try:
         owner, name = owner_of(point.path)
         getattr(owner, name)
@@ -355,7 +357,7 @@ class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
 
 
 def _copy_methods(function: Any, entry: Any) -> Callable[..., Any]:
-    """Copy to the entry the attributes that it lacks, such as `cache_clear` of a function with `functools.cache`."""
+    """Copy to `entry` the attributes of `function` that it lacks, such as `cache_clear` of a cached function; return it."""
     for name in dir(function):
         if not hasattr(entry, name):
             setattr(entry, name, getattr(function, name))
@@ -381,7 +383,7 @@ Afters = list[tuple[_Subscriber, After]]
 
 
 def _announce(subscribers: list[_Subscriber], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Afters:
-    """Call the subscribers before a call, and return the functions that they return, to be called with its result."""
+    """Call the subscribers ahead of a hooked call; return the functions that they return, which take the call's result."""
     afters: Afters = []
     for subscriber in subscribers:
         if subscriber.thread is not None and subscriber.thread != threading.get_ident():
@@ -418,10 +420,10 @@ def _takes_only_self(owner: Any, function: Callable[..., Any], bind: Callable[..
 
 
 def _entry_of_method(site: _Site) -> Callable[..., Any]:
-    """Return the entry for a method whose only parameter is `self`, such as `InstructionTranslatorBase.step` and `run`.
+    """Return the function to store in place of a method without parameters, as `InstructionTranslatorBase.step` and `run`.
 
-    Torch nests calls of these methods. Python evaluates a call with fixed parameters in the same C call of its interpreter, but
-    starts another one for `*args`, which makes a trace 5 to 7 % slower.
+    Torch nests calls of these methods. Python's interpreter evaluates a call with fixed parameters without another C call, but
+    needs one for a call with `*args`, which makes a trace 5 to 7 % slower.
     """
     call: Callable[..., Any] = site.original
     subscribers: list[_Subscriber] = []

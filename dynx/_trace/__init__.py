@@ -1,9 +1,10 @@
 """Hooks in torch.compile that turn each compilation into records (plain data about what was compiled, and why).
 
-The problem. torch.compile does not report what it does as one event. Dynamo may trace a frame several times before one
-attempt is committed; a graph break, a guard and a backend failure surface in different functions; a compilation may start
-another compilation; and compile ids repeat after `torch._dynamo.reset()`. A feature that reports what was compiled, and why,
-needs all these events, once, and after the outcome is known. This package collects them for every feature.
+The problem. torch.compile does not report what it does as one event. Dynamo may trace a frame in several attempts, of which at
+most one is committed, that is, its graph is compiled; a graph break, a guard and a backend failure surface in different
+functions; a compilation may start another compilation; and compile ids repeat after `torch._dynamo.reset()`. A feature that
+reports what was compiled, and why, needs all these events, once, and after the outcome is known. This package collects them for
+every feature.
 
 The path of a compilation, module by module:
 
@@ -12,9 +13,10 @@ The path of a compilation, module by module:
 2. Subscriber (`subscribers`). One function per hook point. It runs before torch's function with the same arguments and may
    return a second function, which runs after it with the result or the exception.
 3. Compile scope (`compile_scope`). The subscriber of `_compile` opens a `Scope` on a stack of its thread; the other subscribers
-   write into the innermost scope. The scope is a buffer: graph breaks, changed sizes, cache lookups, torch's warnings, failed
-   guards, and one `Attempt` for each time Dynamo traced the frame. When an attempt begins, the guard requests of the previous
-   attempt are discarded: an attempt that was restarted installs no guards. Its graph breaks are kept: they caused the restart.
+   write into the innermost scope. The scope is a buffer: graph breaks, sizes that became dynamic, cache lookups, torch's
+   warnings, failed guards, and one `Attempt` for each time Dynamo traced the frame. When an attempt begins, the guard requests
+   of the previous attempt are discarded: an attempt that was restarted installs no guards. Its graph breaks are kept: they
+   caused the restart.
 4. Records. When `_compile` returns or raises, the scope is closed and `Scope.finish` returns its records: the details first,
    then `GaveUp`, `Recompile` and `Compile`. Events outside of any compilation (a skipped frame, a generator function, a
    backward graph compiled late) become records at once.
@@ -38,8 +40,8 @@ Invariants:
   (locals, globals, guard sources) are referenced only by the scope, which drops them when it is closed, and by the
   `CompileEnd` that is passed to `on_end`, which must not keep it. What must outlive a compilation, to explain a later
   recompile, is plain data (`EntryFacts`, `SeenValues`); only `cache_keys` holds code objects, of functions compiled with
-  `dynx.compile`. All of it is dropped with the last listener, except for facts that live as long as a cache entry
-  (`_facts_by_guards`); after a reset, the facts about earlier entries are dropped at the next compilation.
+  `dynx.compile`. All of it is dropped with the last listener, except for the `EntryFacts` that live as long as their cache
+  entry (`subscribers._facts_by_guards`); after a reset, those of earlier entries are dropped at the next compilation.
 - A failing observer does not affect the program. An exception in a subscriber, in a listener or in a start listener becomes a
   `Trouble` record, and the other callbacks still run. A hook point that the installed torch lacks becomes a `Trouble` record
   when the hooks are installed, unless it is optional. An exception in a listener that receives a `Trouble` record is dropped.

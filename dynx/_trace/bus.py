@@ -1,7 +1,7 @@
 """`listen`: register callbacks for the records of compilations; torch is hooked as long as there is at least one callback.
 
-Records of a compilation are buffered and emitted when it ends, so a listener never mistakes an attempt that was discarded for
-one that was committed.
+Records of a compilation are buffered and emitted when it ends, so a listener never mistakes a trace attempt that was
+discarded for the one that was committed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _subscriptions: list[Subscription] = []
 
 
 class Listening(Handle):
-    """The handle of a listener that `listen` registered; removing the last one also removes the hooks from torch."""
+    """The handle of a listener that `listen` registered; removing the last such handle also removes the hooks from torch."""
 
     __slots__ = ("_listener", "_on_end", "_on_start")
 
@@ -64,7 +64,7 @@ def listen(
         listener: Called with each record when its compilation has ended. An exception in it becomes a `Trouble` record.
         on_start: Called when a compilation begins, with its compile id and the location of the function.
         on_end: Called when a compilation ends, before its records are emitted, with a `CompileEnd`.
-        explains_recompiles: Whether the listener uses the values in `Recompile`; False makes listening faster.
+        explains_recompiles: Whether the listener uses the expected and actual values of a `Recompile`; False is faster.
 
     Returns:
         The handle whose `remove` unregisters all three callbacks.

@@ -14,12 +14,13 @@ from dynx.records import Location, Reason
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """The value by which `dynx.compile` separates the cache entries of one function, and the settings behind it.
+    """The key by which `dynx.compile` separates the cache entries of one function, and the settings that the key depends on.
 
     Attributes:
         value: The key itself.
-        settings: The settings as text: the backend, the arguments of the call, torch's configuration.
-        isolation: A unique object for each function compiled with `isolate_recompiles=True`, else None; isolates the entries.
+        settings: The settings as text: the backend, the arguments of `dynx.compile`, torch's configuration.
+        isolation: A unique object for each function compiled with `isolate_recompiles=True`, else None; a key is compared only
+            with keys that have the same object.
     """
 
     value: Hashable
@@ -37,8 +38,8 @@ class KeyedEntry(NamedTuple):
 class FunctionKey(NamedTuple):
     """A function, and the number of calls of `torch._dynamo.reset()` before it was compiled (the generation).
 
-    Code objects compare by value, so a copy with its own cache equals the original. That comparison ignores the file, which is
-    therefore part of the key.
+    Code objects compare by value, so a copy of a code object, which has a cache of its own, has the same key. The comparison
+    ignores the file, which is therefore part of the key.
     """
 
     generation: int
@@ -69,7 +70,10 @@ class CompiledKeys:
 
 
 def in_cache(code: CodeType) -> list[KeyedEntry]:
-    """List the live cache entries of a function that `dynx.compile` compiled; with torch 2.11 also those of its code copies."""
+    """List the entries of `dynx.compile` in torch's cache for a function.
+
+    With torch 2.11, for which dynx gives each backend a copy of the code object, the entries of the copies are included.
+    """
     original = original_of(code)
     entries = (entry for copy in (original, *copies_of(original)) for entry in entries_of(copy))
     return [KeyedEntry(entry.cache_key, entry.compile_id) for entry in entries if entry.cache_key is not None]
@@ -89,11 +93,10 @@ def changes(entries: Sequence[KeyedEntry], key: CacheKey, call_site: Location | 
 
 
 def _changed_settings(before: CacheKey, now: CacheKey) -> Iterator[str]:
-    return (name for name in now.settings if before.settings.get(name) != now.settings[name])
+    """Yield the names of settings with other values; a backend that cannot reach inductor has no settings of inductor."""
+    return (name for name in now.settings if name in before.settings and before.settings[name] != now.settings[name])
 
 
 def _reason(name: str, entry: KeyedEntry, now: CacheKey, call_site: Location | None) -> Reason:
-    expected, got = entry.key.settings.get(name), now.settings[name]
-    if expected == got:  # two backends with the same name
-        got = f"another {got}"
+    expected, got = entry.key.settings.get(name), now.settings[name]  # equal for two backends with the same name
     return Reason("backend" if name == "backend" else "config", name, expected, got, call_site, against=entry.compile_id)

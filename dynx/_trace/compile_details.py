@@ -1,6 +1,6 @@
 """The guards and the graph of each compilation, for `watch(detail="full")`.
 
-Both are read and never kept: torch's guards when the compilation ends, the graph when Dynamo passes it to the backend.
+No object of torch is kept: guards are read when the compilation ends, the graph when Dynamo passes it to the backend.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _MAX_CODE = 200_000  # characters of a graph's code; six layers of a transformer
 
 
 class CompileDetails(Handle):
-    """Calls `record` with the guards and the graph code of each compilation that ends.
+    """A recorder that calls `record` with the guards and the graph code of each compilation when it ends.
 
-    `on_end` must be passed to the bus as the callback for compilations that end.
+    Its `on_end` must be passed to `bus.listen`.
     """
 
     def __init__(self, record: Callable[[Record], None]) -> None:
@@ -74,7 +74,7 @@ def _compiled_guards(end: CompileEnd) -> CompiledGuards:
 
 
 def code_records(code: list[RawCodeLine]) -> tuple[tuple[CodeLine, ...], int]:
-    """Return the lines of a graph's code with the user's lines, and the number of omitted lines beyond the limit."""
+    """Return the lines of a graph's code, each with the user's line, and how many lines the size limit left out."""
 
     @cache  # consecutive nodes come from one line
     def location(stack: tuple[RawFrame, ...]) -> Location | None:

@@ -49,7 +49,7 @@ from dynx.records.compile import AttemptOutcome
 
 
 class CompileKey(NamedTuple):
-    """A key that is unique in a run; compile ids (`0/1`) repeat after `torch._dynamo.reset()`, in the next generation."""
+    """A key that is unique in a process; compile ids (`0/1`) repeat after `torch._dynamo.reset()` begins a new generation."""
 
     generation: int
     compile_id: str
@@ -124,7 +124,7 @@ class Scope:
             self.breaks.append(replace(record, resumable=False, fatal=True))
 
     def add_failure(self, raised: BaseException) -> None:
-        """Set the line at which the compilation failed."""
+        """Set the line at which the compilation failed with the exception `raised`."""
         stack = stack_of_failure(raised)
         self.failed_at = user_location(stack, self.call_site) if stack else None
 
@@ -137,7 +137,7 @@ class Scope:
         self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
 
     def add_known(self, raw: RawKnown, *, is_new: bool) -> None:
-        """Note a size or number that is symbolic because of a profile; add a record only if it `is_new` in this process."""
+        """Note a size or number that is symbolic because of a PGO profile; add a record only the first time in this process."""
         dim = "scalar" if raw.dim is None else f"size {raw.dim}"
         line = user_location(tracing_stack(), self.call_site)
         change = BecameDynamic(raw.source, dim, *(raw.values or ("", "")), *self.key, line, raw.profile, raw.run)
@@ -146,7 +146,7 @@ class Scope:
             self.dynamic.append(change)
 
     def add_profile_miss(self, profile: str) -> None:
-        """Add a record of a profile that has this function with another closure; at most one record."""
+        """Add a record that a PGO profile has sizes for this function, but with another closure; at most one record."""
         if not self.profile_misses:
             self.profile_misses.append(ProfileMiss(profile, *self.key, self.location))
 
@@ -212,7 +212,7 @@ def _is_part(name: str, source: str) -> bool:
 
 
 def _symbol_source(change: BecameDynamic) -> str:
-    """Return the source of the symbol that a size, stride or number became: `L['x'].size()[0]`."""
+    """Return the source of a size, stride or number that became symbolic: `L['x'].size()[0]`."""
     kind, _, dim = change.dim.partition(" ")
     return f"{change.source}.{kind}()[{dim}]" if dim else change.source
 
@@ -242,7 +242,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
 def _standard_module(stack: tuple[RawFrame, ...]) -> str | None:
     """Return the standard-library module in which a graph break happened, such as `logging`; None if it happened elsewhere.
 
-    It is used if torch does not name the function whose call broke the graph.
+    The name is used if torch does not name the function whose call broke the graph.
     """
     if not stack or owner_of_file(stack[-1].file).kind != "python":
         return None
@@ -253,7 +253,7 @@ def _standard_module(stack: tuple[RawFrame, ...]) -> str | None:
 def function_location(call: CompileCall, call_site: Location | None) -> Location:
     """Return the first line of the function being compiled, or the line that calls it if the function belongs to torch.
 
-    A method of a module is named after the class of the module, not after a base class or a library's wrapper.
+    A method of an nn.Module is named after the class of the instance, not after a base class or a library's wrapper.
     """
     code = call.code
     name = user_name(code.co_qualname)
@@ -270,7 +270,7 @@ def function_location(call: CompileCall, call_site: Location | None) -> Location
 
 
 class Generations:
-    """Counts the calls of `torch._dynamo.reset()`; the compilations between two of them are a generation.
+    """A counter of the calls of `torch._dynamo.reset()`; the compilations between two of these calls are a generation.
 
     `reset` is not patched: compile ids only grow until a reset, so an id that did not grow means that there was a reset.
     """

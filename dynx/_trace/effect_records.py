@@ -28,7 +28,7 @@ def frame_record(raw: RawFrameEffects, generation: int, id: str, function: Locat
 
 
 def effect_record(raw: RawEffect, site: Location | None = None) -> Effect:
-    """Return the record of one side effect."""
+    """Return the record of one side effect; `site` is the line that called the compiled function."""
     location, stack = _lines(raw.stack, site)
     kind = cast("EffectKind", raw.kind)
     code = code_at(location)
@@ -40,7 +40,7 @@ def _mutation(raw: RawMutation, site: Location | None) -> Mutation:
 
 
 def _lines(parts: StackParts | None, site: Location | None) -> tuple[Location | None, tuple[Location, ...]]:
-    """Return the user's line of a stack, and the lines that lead to it from the compiled function."""
+    """Return the innermost line of the user in a stack, and the lines that lead to it from the compiled function."""
     return (None, ()) if parts is None else _lines_of_stack(of_parts(parts), site)
 
 

@@ -1,4 +1,4 @@
-"""Explain a recompile: turn torch's message about a failed guard into a `Reason` with both values and the line of code."""
+"""Explain a recompile: turn torch's message about a failed guard into a `Reason`: the expected and actual value, the line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the loca
 
 @dataclass(frozen=True, slots=True)
 class EntryFacts:
-    """Facts about a cache entry at the time it was compiled, kept as plain data to explain a later recompile."""
+    """Plain data about a cache entry, recorded when the entry is compiled, from which to explain a later recompile."""
 
     requests: Mapping[str, list[StackParts]]
     state: Mapping[str, str]  # torch's global state
@@ -37,7 +37,7 @@ class EntryFacts:
 
 
 class FrameKey(NamedTuple):
-    """A frame number of torch, and the generation in which it is unique (`torch._dynamo.reset()` begins a new one)."""
+    """A frame number of torch, and the generation in which it is unique: `torch._dynamo.reset()` begins a new generation."""
 
     generation: int
     number: int  # the first part of its compile ids
@@ -46,8 +46,8 @@ class FrameKey(NamedTuple):
 class SeenValues:
     """The guarded values for which each frame has been compiled, by source.
 
-    torch lists one failed guard per cache entry. If a value alternates, most entries fail because of a value that has an entry
-    of its own; the recompile was caused by a value that has no entry yet.
+    torch lists one failed guard per cache entry of the frame. If a value alternates between calls, many of these guards fail
+    on a value for which another entry exists; the cause of the recompile is a value for which no entry exists.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class SeenValues:
         self._values.clear()
 
     def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Put reasons first whose actual value this frame was not compiled for; otherwise keep torch's order."""
+        """Return the reasons, those first whose actual value the frame was never compiled for, otherwise in torch's order."""
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
@@ -82,7 +82,7 @@ _TYPE = re.compile(r"<class '(?:[\w.]+\.)?(?P<name>[\w<>]+)'>")
 
 
 def _as_value(text: str) -> str:
-    """Return one text for a value that guards of several kinds describe: `<class 'NoneType'>` is `None`."""
+    """Return the text of a value in a form that is the same for all kinds of guards: `<class 'NoneType'>` becomes `None`."""
     match = _TYPE.match(text)
     if match is None:
         return text
@@ -90,9 +90,9 @@ def _as_value(text: str) -> str:
 
 
 def _limits_dynamic(reason: Reason, reasons: Sequence[Reason]) -> bool:
-    """Return whether a guard limits a symbolic size or number that has a single value in another cache entry.
+    """Return whether a guard limits a symbolic size or number for which another cache entry has one constant.
 
-    Without the guard, its entry would have accepted the new value; the other entry never accepts it.
+    Such a guard explains the recompile best: without it, the entry with the symbol would have accepted the new value.
     """
     return reason.kind == "shape" and any(
         other.kind in ("size", "value") and other.source in (reason.expected or "") and other.got not in ("0", "1", None)
@@ -108,7 +108,7 @@ def explain(
     backend: str,
     call_site: Location | None,
 ) -> Reason:
-    """Build the record of one failed guard; `facts` is None if no listener observed the compilation of the cache entry."""
+    """Build the `Reason` for one failed guard; `facts` is None if no listener observed the compilation of the cache entry."""
     guard = _name_missing_attribute(entry.guard, facts, locals, globals)
     guard = _name_changed_key(guard, facts, locals, globals)
     expected, got = _values(guard, facts, locals, globals)
@@ -143,7 +143,7 @@ def weak_self(locals: Mapping[str, Any]) -> Callable[[], Any]:
 
 
 def _other_instance(facts: EntryFacts | None, locals: Mapping[str, Any]) -> str | None:
-    """Return the class of `self` if the entry was compiled for another living instance of it, else None."""
+    """Return the name of the class of `self` if the entry was compiled for another living instance of the class, else None."""
     before, now = facts.instance() if facts is not None else None, locals.get("self")
     return type(now).__qualname__ if before is not None and now is not before and type(now) is type(before) else None
 
@@ -233,7 +233,10 @@ def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -
 
 
 def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, str | None]:
-    """Return the value at compile time and the current value of the global state in `fields`; torch's message has no values."""
+    """Return the compile-time and the current value, as text, of the parts of torch's global state named in `fields`.
+
+    torch's message does not contain these values.
+    """
     now = global_state()
     before = facts.state if facts is not None else {}
 
@@ -256,7 +259,7 @@ def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: L
 
 
 def _has_key(line: Location, guard: ParsedGuard) -> bool:
-    """Return whether a source line contains the new or missing key; the dict may be guarded at an earlier line."""
+    """Return whether the code at a line contains the key that is new or missing in the dict of a failed guard."""
     keys = [(value or "").removeprefix("no ") for value in (guard.expected, guard.got)]
     return any(key and key in code_at(line).replace('"', "'") for key in keys)
 

@@ -1,4 +1,4 @@
-"""Rename guarded values as in the user's code, if torch names them as in its own wrapper or in CPython."""
+"""Rename guarded values to the names in the user's code, where torch uses names of its own wrapper or of CPython."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 def in_words_of_the_user(
     reasons: Sequence[Reason], code: CodeType, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Reason]:
-    """Rename the sources of failed guards, and drop guards that belong to another function behind torch's wrapper.
+    """Rename the sources of failed guards, and drop guards of other functions that share torch's wrapper `wrap_inline`.
 
     torch compiles callables without Python code through one function, `wrap_inline(fn)`: there, `fn.step` is `self.step`, and
     `args[0]` is the first parameter of `fn`. A decorator, such as `torch.no_grad()`, hides the parameters in the same way.
@@ -50,7 +50,7 @@ def in_words_of_the_user(
 
 
 def _renamed(reason: Reason, source: str) -> Reason:
-    """Rename the source of a guard; an item of `*args` that has a name is an argument of the user's function."""
+    """Return a reason with the new `source`; an item of `*args` that gets a parameter's name counts as an argument."""
     is_argument = source != reason.source and source.isidentifier() and reason.source.startswith(("args[", "kwargs["))
     return replace(reason, source=source, holder="argument" if is_argument else reason.holder)
 
@@ -63,7 +63,7 @@ def _parameters_of_wrapped(code: CodeType, locals: Mapping[str, Any]) -> tuple[s
 
 
 def _is_free(reason: Reason, code: CodeType) -> bool:
-    """Return whether a guarded value belongs to an enclosing function; torch lists it with the arguments."""
+    """Return whether a guarded value is a free variable of the code, which torch lists with the arguments."""
     return reason.holder == "argument" and re.split(r"\W", reason.source, maxsplit=1)[0] in code.co_freevars
 
 

@@ -64,7 +64,7 @@ REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this reco
 
 
 def facts_of(compile_id: str, guards: Any) -> EntryFacts | None:
-    """Return the facts kept about a cache entry with this id and these guards; None if its compilation was not observed."""
+    """Return the facts about the cache entry with this compile id or these guards; None if no listener saw it compiled."""
     return _facts.get(CompileKey(_generations.current, compile_id)) or _facts_by_guards.get(guards)
 
 
@@ -74,9 +74,10 @@ def generation() -> int:
 
 
 def add_record(make: Callable[[int, str, Location | None], R], *, is_emitted: bool = True) -> R:
-    """Make a record of the compilation in progress on this thread; it is emitted with the compilation's other records.
+    """Return the record that `make` builds for the compilation in progress on this thread.
 
-    `make` takes the generation, the compile id, and the location of the function, which is None if nothing listens.
+    `make` takes the generation, the compile id, and the location of the function, which is None if nothing listens. With
+    `is_emitted`, the record is emitted together with the compilation's other records.
     """
     scope = _scope()
     record = make(*scope.key, scope.location) if scope is not None else make(generation(), trace_id().compile_id, None)
@@ -288,7 +289,7 @@ def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _generation_of(compile_id: str) -> int:
-    """Return the generation of the latest compilation with this id; a reset may have followed it."""
+    """Return the generation of the latest compilation with this id, or the current generation if the id is unknown."""
     return max((key.generation for key in _facts if key.compile_id == compile_id), default=_generations.current)
 
 

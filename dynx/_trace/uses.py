@@ -1,4 +1,4 @@
-"""`Uses`: record how a program uses torch.compile while a watch is open, to explain why nothing was compiled."""
+"""`Uses`: record how a program uses torch.compile while a `dynx.watch` is open, to explain why nothing was compiled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HOOKS = hooks.__file__
 
 
 class Uses:
-    """Counts the functions that torch.compile prepares, and reads the settings of the first call that may compile.
+    """A recorder of the uses of torch.compile, and of the settings at the first call that may compile.
 
-    That call removes the hook on calls, so that later calls cost nothing.
+    This first call removes the hook on calls, so that later calls have no overhead.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Uses:
 
     @property
     def record(self) -> CompileUse | None:
-        """The record of the uses; None if the installed torch lacks one of the hook points."""
+        """The record of the uses of torch.compile so far; None if the installed torch lacks one of the hook points."""
         if not self._is_complete:
             return None
         return CompileUse(
@@ -102,7 +102,7 @@ class Uses:
 
 
 def _is_of_dynx(frame: FrameType | None) -> bool:
-    """Return whether dynx makes a hooked call itself, as `would_recompile` does."""
+    """Return whether dynx itself, for example `would_recompile`, made the hooked call of this frame."""
     while frame is not None and frame.f_code.co_filename in (__file__, _HOOKS):
         frame = frame.f_back
     return frame is not None and owner_of_file(frame.f_code.co_filename).kind == "dynx"

@@ -1,7 +1,8 @@
-"""Advice: rules that detect a problem in the records of a run, such as a recompile, and say how to avoid it.
+"""Advice rules: each detects one kind of problem, such as a recompile, in the records of a run, and says how to avoid it.
 
-This package is private: `run.findings` has the advice. Rules are pure functions of the records and do not import torch. Each
-rule is a file in `rules/`, found by its name; `facts/` has helpers of the rules, `findings/` groups records into findings.
+A finding is an occurrence of such a problem: its rule, line, cost and advice. This package is private: users read
+`run.findings`. Rules are pure functions of the records and do not import torch. Each rule is a file in `rules/` whose name
+begins with "dx"; `facts/` has helpers of the rules, and `findings/` groups records into findings.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ __all__ = ["RULES", "advise", "losses", "page", "rule_of_break", "rule_of_reason
 def advise(run: RunRecords) -> tuple[Finding, ...]:
     """Apply all advice rules to a run and return a finding for each problem: location, cost and advice.
 
-    Findings of wrong values come first, then the most expensive. A function that reached a recompile limit yields one finding,
-    which includes the advice for the recompiles that caused it.
+    Findings of code that computes wrong values when compiled come first, then those that cost most compile time. A function
+    that reached a recompile limit yields one finding, which includes the advice for the recompiles that caused it.
     """
     dynamic = tuple(change for change in run.dynamic if change.profile is None)
     all_causes = causes(run.recompiles, dynamic, run.specialized, run.compiles, run.graph_breaks)
@@ -60,14 +61,14 @@ def rule_of_break(graph_break: GraphBreak) -> str | None:
 
 
 def losses(graph: SavedGraph) -> Iterator[tuple[str, Loss]]:
-    """Yield the tensors of a graph that a codec stores with too little precision, with the id of the rule that applies."""
+    """Yield the rule id and a `Loss` for each rule that finds tensors which `dynx.saved` stores with too little precision."""
     for rule in LOSS_RULES:
         if (loss := rule.loss(graph)) is not None:
             yield rule.id, loss
 
 
 def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
-    """Yield a finding for each loss in a graph with hooks of `dynx.saved`; a loss costs precision, so its seconds are 0."""
+    """Yield a finding for each `Loss` in a graph compiled under `dynx.saved.hooks`; its seconds are 0: it costs no time."""
     for graph in graphs:
         for rule, loss in losses(graph) if graph.hooks else ():
             if loss.location is not None:
@@ -77,7 +78,7 @@ def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Merge findings of the same rule at the same line."""
+    """Return the findings, with those of the same rule at the same line merged into one and their counts added."""
     merged: dict[RuleAtLine, Finding] = {}
     for finding in findings:
         key = RuleAtLine(finding.rule, finding.location.file, finding.location.line)

@@ -1,4 +1,8 @@
-"""Dataclasses of advice rules: id, title, when the rule applies, and the texts and fixes of its findings."""
+"""Classes of advice rules, by what they examine: recompiles, graph breaks, a whole run, or saved tensors.
+
+A rule has an id, a title, a function that says whether it applies, and functions that return the texts and fixes of its
+findings. A finding is an occurrence of the problem, with its line, cost and advice.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,17 @@ from dynx.records.saved import SavedGraph, SavedTensor
 
 
 class FrameKey(NamedTuple):
-    """Key of a compiled frame, unique in a run: frame ids repeat after `torch._dynamo.reset()`, which begins a generation."""
+    """Key of a compiled frame, unique in a run.
+
+    Frame ids repeat after `torch._dynamo.reset()`; `generation` counts the resets.
+    """
 
     generation: int
     frame: str  # frame id: "0" of the compile id "0/1"
 
 
 class Advice(NamedTuple):
-    """The text of an advice, and two facts for functions that reach a recompile limit."""
+    """The text of an advice, whether it expects a bounded number of recompiles, and whether it says to raise the limit."""
 
     text: str
     is_expected: bool = False  # the number of recompiles is bounded: one per mode, per class, per object
@@ -33,7 +40,7 @@ class Advice(NamedTuple):
 
 
 def expected(text: str) -> Advice:
-    """Return advice on recompiles whose number is bounded."""
+    """Return the advice with `is_expected` set: the number of recompiles is bounded."""
     return Advice(text, is_expected=True)
 
 
@@ -42,7 +49,7 @@ class Rule:
     """An advice rule; its documentation page is `docs/rules/<id>.md`.
 
     Attributes:
-        id: Such as "DX203"; the first digit is the family.
+        id: The id, such as "DX203"; the first digit is the family.
         title: The problem that the rule detects.
         priority: If several rules apply to a guard or graph break, the highest priority wins, then the lowest id. A comment
             explains each priority other than 0.
@@ -63,10 +70,11 @@ class RecompileRule(Rule):
 
     Attributes:
         applies: Whether the rule applies to the first failed guard of a recompile.
-        advice: The advice on a cause.
-        fixes: The fixes for `dynx fix`, the smallest change first.
-        is_size: The value is a size, which the program passes even to code of a library.
-        is_common: Whether parts of a function may name the value differently; their recompiles are one finding.
+        advice: Returns the advice on a group of recompiles with the same cause.
+        fixes: Returns the fixes for `dynx fix`, the smallest change first.
+        is_size: Whether the changed value is a size or stride of a tensor, which depends on the program even inside a library.
+        is_common: Whether the parts of a function that a graph break split may have different names for the changed value. Then
+            their recompiles share one finding.
     """
 
     applies: Callable[[Reason], bool]
@@ -82,11 +90,12 @@ class BreakRule(Rule):
 
     Attributes:
         applies: Whether the rule applies to a graph break.
-        title_of: The title of the finding.
-        advice: The advice.
-        fixes: The fixes for `dynx fix`, the smallest change first.
-        is_call: The break is at a call. Several such rules at one line give one finding, as for `open()` in a `with`.
-        is_consequence: If the compilation has another graph break, the break joins its finding.
+        title_of: Returns the title of the finding.
+        advice: Returns the advice.
+        fixes: Returns the fixes for `dynx fix`, the smallest change first.
+        is_call: Whether the graph break is at a call. Findings of such rules at one line are merged: `open()` in a `with`
+            breaks the graph twice.
+        is_consequence: Whether the graph break follows from an earlier one in the same compilation, whose finding includes it.
     """
 
     applies: Callable[[GraphBreak], bool]
@@ -101,7 +110,7 @@ class BreakRule(Rule):
 class PlaceRule(Rule):
     """A rule about where a graph breaks: in a library, or in a block that cannot be resumed.
 
-    `advice` also receives the rule about the reason of the graph break, or None, and may return the advice of that rule.
+    `advice` also gets the `BreakRule` that applies to the graph break, or None, and may return the advice of that rule.
     """
 
     applies: Callable[[GraphBreak], bool]
@@ -116,8 +125,8 @@ class RunRule(Rule):
     """A rule that searches all records of a run.
 
     Attributes:
-        find: The findings.
-        is_merged: Findings at the same line are merged, with the title of the first.
+        find: Returns the findings in the records of a run.
+        is_merged: Whether findings at the same line are merged; the title is that of the first.
     """
 
     find: Callable[[RunRecords], Iterable[Finding]]
@@ -126,17 +135,17 @@ class RunRule(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossRule(Rule):
-    """A rule about codecs of `dynx.saved` that change gradients more than their precision suggests.
+    """A rule about saved tensors that `dynx.saved` stores in a format that changes gradients more than its precision suggests.
 
     Attributes:
-        loss: The tensors of a graph to which the rule applies, with title and advice, or None.
+        loss: Returns the tensors of a graph to which the rule applies, with title and advice; None if there are none.
     """
 
     loss: Callable[[SavedGraph], Loss | None]
 
 
 class Loss(NamedTuple):
-    """The tensors of one graph that a codec stores with too little precision."""
+    """The tensors of one graph that `dynx.saved` stores with too little precision, and the title and advice of a finding."""
 
     tensors: Sequence[SavedTensor]
     title: str
@@ -176,7 +185,7 @@ class Cause:
 
 
 class RuleAtLine(NamedTuple):
-    """Key by which findings are merged: an advice rule yields one finding for each source line."""
+    """Key by which findings are merged: rule id and source line."""
 
     rule: str
     file: str

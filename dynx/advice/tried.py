@@ -1,4 +1,7 @@
-"""Update advice after trials (`dynx run --try`): a fix that helped replaces it, a fix that did not is removed from it."""
+"""Update the advice of findings after trials: runs of the program with one fix each (`dynx run --try`).
+
+A fix that helped replaces the advice; a fix that did not help is removed from it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ IN_VAIN = "; tried in vain: "  # between advice and the fixes that did not help
 
 
 def with_trials(finding: Finding, trials: Iterable[Trial]) -> Finding:
-    """Return a finding with its trials, and advice that takes them into account."""
+    """Return a finding with the trials of its fixes, and with advice that takes their results into account."""
     own = tuple(trial for trial in trials if _key(trial) == _key(finding))
     if not own:
         return finding
@@ -28,7 +31,7 @@ def _key(about: Finding | Trial) -> tuple[str, str, str]:
 
 
 def _without(advice: str, trials: tuple[Trial, ...]) -> str:
-    """Return advice without the alternatives that did not help, and with the fixes tried."""
+    """Return advice without the alternatives that did not help, followed by a list of the fixes that were tried."""
     parts = re.split(r"(; or |, or |; )", advice)
     kept = [index for index in range(0, len(parts), 2) if not any(names(parts[index], trial.fix) for trial in trials)]
     rest = "".join(parts[index] if number == 0 else parts[index - 1] + parts[index] for number, index in enumerate(kept))
@@ -37,7 +40,7 @@ def _without(advice: str, trials: tuple[Trial, ...]) -> str:
 
 
 def names(advice: str, fix: Fix) -> bool:
-    """Return whether advice names a fix: a setting, an option, or a call."""
+    """Return whether the text of an advice names a fix: its setting, option or call."""
     if setting := re.search(r"config\.(\w+)", fix.code):
         return setting[1] in advice
     return (fix.code.partition("(")[0] if fix.kind == "mark" else fix.code) in advice

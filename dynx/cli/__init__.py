@@ -38,8 +38,8 @@ COMMANDS = (  # the modules of the commands, in the order of `dynx --help`
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the `dynx` command with the arguments `argv`.
 
-    `dynx run`, `dynx guards`, `dynx memory` and `dynx check` run the user's program in this process: exceptions of the program
-    are raised from here. The report of `dynx run` is printed when the interpreter exits.
+    Commands such as `dynx run`, `dynx guards`, `dynx memory` and `dynx check` run the user's program in this process, and
+    exceptions of the program propagate to the caller. The report of `dynx run` is printed when the interpreter exits.
 
     Args:
         argv: The arguments after `dynx`; those of the process by default.
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
-    """Run the command; if it runs the user's program, return the function that does so, so that its errors pass through."""
+    """Run the command and return its exit code; if it runs the user's program, return the function that runs the program."""
     with encodable(sys.stdout, sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("always", DynxWarning)
         warnings.showwarning = _show_warning
@@ -86,7 +86,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as one line, without the location in dynx."""
+    """Print a warning to stderr, without the file and line that issued it; replaces `warnings.showwarning`."""
     print(f"dynx: {message}", file=sys.stderr)
 
 

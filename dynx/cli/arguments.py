@@ -13,7 +13,7 @@ _STDIN = "-"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors show the usage of the command in question, and suggest the nearest command or option.
+    """An argument parser whose errors show the usage of the subcommand, and suggest the most similar command or option.
 
     Options cannot be abbreviated: an abbreviation may be an option of the program.
     """
@@ -70,7 +70,7 @@ def _suggestion(word: str, choices: Any, before: str = "") -> str:
 
 
 class Split(NamedTuple):
-    """A command line that is split after the program."""
+    """A command line, split into the arguments of dynx (up to the program) and the arguments of the program."""
 
     parser: Parser  # of the command
     own: list[str]  # arguments for the parser
@@ -79,9 +79,9 @@ class Split(NamedTuple):
 
 
 def split(parser: Parser, argv: Sequence[str]) -> Split:
-    """Split the command line after the program, if the command runs one.
+    """Split the command line into the arguments of dynx and those of the program that the command runs, if any.
 
-    The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
+    `--` is inserted before the program, so that argparse does not read code after `-c` that begins with a dash as an option.
     """
     words = list(argv)
     position = 0
@@ -109,7 +109,7 @@ def split(parser: Parser, argv: Sequence[str]) -> Split:
 
 
 def misplaced(found: Split) -> str:
-    """Return a note on options of dynx that stand after the program, and so are passed to it; empty if there are none."""
+    """Return a note on options of dynx that stand after the program and so are passed to it; empty if no option does."""
     words = list(_misplaced(found))
     if not words:
         return ""

@@ -15,7 +15,7 @@ def add_to(commands: Subparsers) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     text = "print why the second run did not find graphs in the caches that the first run filled; exit code 1 if it missed any"
     why = actions.add_parser("why", help=text, description=f"{text[0].upper()}{text[1:]}.")
-    why.add_argument("first", type=Path, help="a run file of `dynx run --detail full`")
+    why.add_argument("first", type=Path, help="the run that filled the caches, as a file that `dynx run --detail full` wrote")
     why.add_argument("second", type=Path, help="the run that missed the caches, as a file that `dynx run --detail full` wrote")
     why.add_argument("--json", action="store_true", help="print the causes as JSON")
     why.set_defaults(act=act)

@@ -14,7 +14,7 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "--canaries", action="store_true", help="also check the behaviour of torch on small programs (under a minute)"
     )
-    parser.add_argument("--strict", action="store_true", help="exit with code 1 also if a signature has changed")
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 also if a signature in torch has changed")
     parser.add_argument("--full", action="store_true", help="list every private name of torch that dynx uses")
     parser.add_argument("--json", action="store_true", help="print the report, with every name, as JSON")
     parser.set_defaults(act=act)

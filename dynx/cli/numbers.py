@@ -1,4 +1,4 @@
-"""Parse numbers on the command line; errors say what kind of number the option takes."""
+"""Parse numbers on the command line; error messages say what kind of number the option takes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def add_to(commands: Subparsers) -> None:
     dump = action("dump", _dump, "print a profile")
     dump.add_argument("file", type=Path, help=file_help)
     kind = dump.add_mutually_exclusive_group()
-    kind.add_argument("--json", action="store_true", help="print JSON, which also converts profiles of torch")
+    kind.add_argument("--json", action="store_true", help="print the profile as JSON of dynx; this converts a profile of torch")
     kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
 
     kind.add_argument("--dims", action="store_true", help="print the dynamic sources with their dims, for torch 2.13 or newer")
@@ -49,11 +49,11 @@ def add_to(commands: Subparsers) -> None:
 
     prune = action("prune", _prune, "write a profile in which fewer sizes are dynamic")
     prune.add_argument("file", type=Path, help=file_help)
-    prune.add_argument("--keep", metavar="REGEX", help="whole sources that stay dynamic, such as 'L..x..'")
+    prune.add_argument("--keep", metavar="REGEX", help="only sources that match as a whole stay dynamic: 'L..x..' is L['x']")
     prune.add_argument(
         "--drop",
         metavar="REGEX",
-        help="remove these sources; their sizes are static until a second value occurs",
+        help="matching sources do not start dynamic; each size is static until it has a second value",
     )
     prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
 
@@ -78,7 +78,7 @@ def act(arguments: argparse.Namespace) -> int | Callable[[], int]:
 
 
 def load(path: Path) -> Profile:
-    """Return the profile in a file of dynx or of torch."""
+    """Return the profile in a JSON file of dynx or a pickle of torch."""
     from dynx.pgo import Profile
 
     with path.open("rb") as file:

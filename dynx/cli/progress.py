@@ -17,7 +17,7 @@ _ERASE = "\r\x1b[2K"
 def fitted(text: str, place: str) -> str:
     """Return a text and a location, shortened to one line of the terminal; the line number is always kept.
 
-    A line that the terminal wraps could not be erased.
+    dynx could not erase a line that the terminal wraps.
     """
     width = columns(stderr=True) - 1
     room = max(12, width - _columns_of(text))

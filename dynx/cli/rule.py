@@ -22,7 +22,7 @@ FAMILIES = {
 
 
 def add_to(commands: Subparsers) -> None:
-    parser = commands.add_parser("rule", help="explain an advice rule, or list all rules")
+    parser = commands.add_parser("rule", help="explain an advice rule such as DX101, or list all rules")
     parser.add_argument("id", nargs="?", help="a rule, for example DX101; all rules if omitted")
     parser.set_defaults(act=act)
 

@@ -51,7 +51,7 @@ def add_to(commands: Subparsers) -> None:
         "--pgo",
         type=Path,
         metavar="FILE",
-        help="begin with this profile of dynamic sizes if it exists, and save that of the run to it; name symbols by source",
+        help="start with the profile of dynamic sizes in FILE if it exists, and update it at the end; name symbols by source",
     )
     parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: the file of a plan
     trying.add_to(parser)
@@ -97,7 +97,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
-    """Return the context managers to open while the program runs."""
+    """Return the context managers for the options --post-mortem and --pgo, which are open while the program runs."""
     tools: list[AbstractContextManager[Any]] = []
     if arguments.post_mortem and arguments.detail == "normal":
         from dynx.comptime import PostMortem
@@ -113,7 +113,7 @@ def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
 def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | None, *, is_module: bool) -> int:
     """Run a program as `__main__`, and return its exit code.
 
-    If there is an Ending, it records the compilations of the program, and reports them when the interpreter exits.
+    `ending`, if not None, records the compilations of the program, and reports them when the interpreter exits.
     """
     from dynx.session import outcome_of
 

@@ -28,7 +28,7 @@ def show(content: RenderableType, *, stderr: bool = False) -> None:
 def columns(*, stderr: bool = False) -> int:
     """Return the width of the output in columns.
 
-    rich would ignore `COLUMNS` on a dumb terminal, and prefer any terminal of the process to that of the stream.
+    Replaces the detection of rich, which ignores `COLUMNS` on a dumb terminal and may use the terminal of another stream.
     """
     text = os.environ.get("COLUMNS", "")
     if text.isdecimal() and int(text) > 0:
@@ -48,7 +48,7 @@ def columns(*, stderr: bool = False) -> int:
 def encodable(*streams: Any) -> Iterator[None]:
     """Print a question mark for a character that a stream cannot encode, instead of raising UnicodeEncodeError.
 
-    This is for terminals and files in ASCII or Latin-1, and undone at the end.
+    A context manager for streams in encodings such as ASCII or Latin-1; at the end, it restores their error handlers.
     """
     changed = [(stream, stream.errors) for stream in streams if _may_fail(stream)]
     for stream, _ in changed:
@@ -67,6 +67,6 @@ def _may_fail(stream: Any) -> bool:
 
 
 def flush(stream: Any) -> None:
-    """Flush a stream, which the program may have closed or replaced."""
+    """Flush a stream; ignore errors, since the program may have closed or replaced the stream."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         stream.flush()

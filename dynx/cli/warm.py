@@ -1,4 +1,4 @@
-"""`WarmRun`: the warm start of a program that `dynx run --pgo FILE` runs."""
+"""`WarmRun`: `dynx run --pgo FILE` starts the program with the saved profile (PGO), and updates the profile at the end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dynx.records.location import short_path
 
 
 class WarmRun:
-    """Context manager around a warm start: reports on stderr which functions have changed, and where the profile was saved.
+    """Context manager around `pgo.warm_start`: prints to stderr which functions have changed, and where the profile was saved.
 
-    The constructor begins the warm start, so that an unreadable file ends the command before the program begins.
+    The constructor reads the profile, so that an unreadable file ends the command before the program starts.
     """
 
     def __init__(self, path: Path) -> None:

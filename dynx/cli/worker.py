@@ -17,7 +17,7 @@ def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Ma
         target: a script, or the name of a module.
         arguments: the arguments of the program.
         is_module: whether `target` is run as by `python -m`.
-        settings: the keywords of `Watch`, with the path as text.
+        settings: the keyword arguments of `dynx.session.Watch`; `out` is a str.
 
     Raises:
         UsageError: there is no such program.

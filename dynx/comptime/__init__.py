@@ -1,7 +1,7 @@
 """Inspect and control what torch.compile does while it traces a program.
 
-This page explains the idea that the package rests on. Importing the package adds one entry to torch's own table of
-known objects and changes nothing else.
+This page explains the idea that the package rests on. Importing the package adds two entries to torch's own table
+of known objects, `comptime` and this module, and changes nothing else.
 
 The problem: one line, several traces
 =====================================
@@ -92,7 +92,7 @@ Invariants
   user objects. A callback that only prints or logs adds only the guard on the callback itself.
 - An explicit read may add a guard: the methods of a ComptimeVar, such as `ctx.local("x").size()`, read a value as the
   program would, with the guard that the program would add. Closed-over values are guarded on once the trace depends on
-  them, through a returned value, a graph break or a promised fact.
+  them, through a returned value, a graph break or a method such as `ctx.check`.
 - The attempts of one compilation must meet the same callbacks, or Dynamo's speculation log no longer matches. A probe
   that is removed during a compilation stays armed until that compilation ends.
 - Nothing of torch outlives its callback. Contexts and variables end with it and keep only text; records hold plain
@@ -107,7 +107,7 @@ Consequences
 - State that a callback keeps in Python (a list, a counter) is updated at every attempt. Use `ctx.log` or `Probe.hits`
   to count hits.
 - A callback must decide the same way in every attempt. A callback that breaks the graph only on its first call still
-  gets the break; a callback that reads a clock or draws a random number may not.
+  gets the break; a callback that decides by a clock or a random number may not.
 - A callback runs at compile time only. A cache hit runs no callback; to trace compiled code again, call
   `torch._dynamo.reset()`.
 - Output appears when the attempt ends, not when the line is traced.
@@ -115,7 +115,7 @@ Consequences
 Where to find it
 ================
 
-`_comptime` the object that traced code calls; `_callback` how a callback runs; `_context` and `_values` what it can ask
+`_comptime` the object that traced code calls; `_callback` how a callback runs; `_context` and `_values` what it can read
 and change; `_output` effects shown once for each hit; `_probe`, `_bytecode_probe` and `_target` probes;
 `_post_mortem`; `_timeline`; `_debug_session`, `_debug_commands`, `_stops` and `_trail_reader` the debugger.
 """
@@ -151,7 +151,7 @@ __all__ = [
 
 
 class _CallablePackage(ModuleType):
-    """Makes `dynx.comptime(fn)` and `@dynx.comptime` the same as calling `dynx.comptime.comptime`, in traced code too."""
+    """The class of this module, so that `dynx.comptime(fn)` is the same as `dynx.comptime.comptime(fn)`, in traced code too."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return comptime(*args, **kwargs)

@@ -44,12 +44,12 @@ _code_counts: dict[str, int] = {}  # by name of a probe's builtin: the number of
 
 
 class BytecodeProbe(Handle):
-    """Insert a call into functions: Dynamo runs `fire(tx)` when it traces the call; when Python runs it, nothing happens.
+    """A probe that inserts a call into functions, which runs `fire(tx)` when Dynamo traces it and nothing when Python runs it.
 
     A rewritten function has a new code object without cache entries, so its next call is traced. `remove()` restores the
     original code object together with its cache entries; several probes on one function can be removed in any order. The
-    rewritten code calls a builtin, which exists as long as that code object does: a generator or a closure that was created in
-    the meantime may run it later, and torch keeps code that it has traced.
+    inserted call is that of a builtin, which is deleted with the last code object that calls it, not by `remove()`: a
+    generator or closure that was created before may run such a code object later.
     """
 
     def __init__(self, target: Target, fire: Callable[[Any], None]) -> None:
@@ -80,7 +80,7 @@ class BytecodeProbe(Handle):
             )
 
     def remove(self) -> None:
-        """Remove this probe's calls from its functions; skip a function whose `__code__` other code has replaced since."""
+        """Remove this probe's calls from its functions; skip functions whose `__code__` something else has replaced."""
         with _lock:
             for function in self._functions:
                 rewritten = _rewritten.get(function)
@@ -99,7 +99,7 @@ class BytecodeProbe(Handle):
 
 
 def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeType) -> None:
-    """Assign rewritten code to a function, and count the code objects that call each probe's builtin, see `_release`."""
+    """Assign rewritten code to a function, and count the code objects that call each probe's builtin."""
     for nested in codes_in(code):
         for call in rewritten.calls:
             if call.name in nested.co_names:

@@ -27,9 +27,9 @@ _PARAMETERS = ("fn", "fallback", "on_error", "fallback_fn")
 
 
 def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run `fn` for a traced call of `comptime(fn, fallback, on_error=...)`, and return its value as a VariableTracker.
+    """Run the callback of a traced call `comptime(fn, fallback, on_error=...)`; return its value as a VariableTracker.
 
-    `args` and `kwargs` hold VariableTrackers too, torch's symbolic variables.
+    `args` and `kwargs` are the arguments of the traced call, as VariableTrackers (Dynamo's symbolic variables).
     """
     arguments = _bind(args, kwargs)
     on_error: OnError = arguments["on_error"].as_python_constant() if "on_error" in arguments else "raise"
@@ -76,10 +76,10 @@ def run(
     Args:
         tx: the InstructionTranslator of the frame whose line is traced.
         fn: the callback.
-        on_error: what to do with an exception of `fn`; None is returned unless it is "raise".
-        before_change: called before the trace changes because of a value that `fn` has read.
+        on_error: what to do with an exception of `fn`: "raise" raises it; "warn" and "record" report it and return None.
+        before_change: called before `fn` changes the trace, for example by `ctx.check`, to guard on the values it has read.
         finish: converts the result while the context is valid.
-        reported_as: the callable that messages name, if `fn` only wraps it.
+        reported_as: the user's callable, to be named in messages, if `fn` is a wrapper around it.
     """
     reported = reported_as or fn
     context = ComptimeContext(tx, before_change)

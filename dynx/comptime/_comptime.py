@@ -76,28 +76,37 @@ class Comptime:
 
     @staticmethod
     def print_disas(*, stacklevel: int = 0) -> None:
-        """Print the bytecode of the traced frame, with an arrow at the current instruction."""
+        """Print the bytecode of the traced frame, with an arrow at the current instruction.
+
+        With `stacklevel`, print that of a frame that inlines it.
+        """
         comptime(lambda ctx: ctx.print_disas(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_value_stack(*, stacklevel: int = 0) -> None:
-        """Print the value stack of the traced frame: the operands that its bytecode has pushed, top last."""
+        """Print the value stack of the traced frame: the operands that its bytecode has pushed, top last.
+
+        With `stacklevel`, print that of a frame that inlines it.
+        """
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_value_stack_and_return(e: Any, *, stacklevel: int = 0) -> Any:
-        """Print the value stack of the traced frame and return `e`, so that the call can be part of an expression."""
+        """Print the value stack of the traced frame and return `e`, so that the call can be part of an expression.
+
+        With `stacklevel`, print that of a frame that inlines it.
+        """
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
         return e
 
     @staticmethod
     def print_locals(*, stacklevel: int = 0) -> None:
-        """Print the local variables of the traced frame."""
+        """Print the local variables of the traced frame, or with `stacklevel` of a frame that inlines it."""
         comptime(lambda ctx: ctx.print_locals(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_bt(*, stacklevel: int = 0) -> None:
-        """Print the call stack of the traced frames, outermost first."""
+        """Print the call stack of the traced frames, outermost first, without the `stacklevel` innermost frames."""
         comptime(lambda ctx: ctx.print_bt(stacklevel=_level(ctx)))
 
     @staticmethod
@@ -127,7 +136,7 @@ class Comptime:
 
     @staticmethod
     def sleep(sec: float) -> None:
-        """Sleep at compile time, for example to attach a debugger."""
+        """Sleep for `sec` seconds at compile time, for example to attach a debugger."""
         comptime(lambda ctx: ctx.sleep(ctx.get_local("sec").as_python_constant()))
 
 

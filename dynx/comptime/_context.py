@@ -36,7 +36,8 @@ class ComptimeContext:
     function whose line is traced, 1 the function that inlined it. Every method raises ComptimeFailed after the callback has
     ended, and for a level that does not exist.
 
-    What the methods print and log appears once for each hit, however often Dynamo traces the line; see `dynx.comptime`.
+    What the methods print and log appears once for each execution of the line, even if Dynamo traces the line several times
+    because it restarts; see `dynx.comptime`.
     """
 
     def __init__(self, tx: Any, before_change: Callable[[], None]) -> None:
@@ -120,7 +121,7 @@ class ComptimeContext:
         return self.local(name, stacklevel)
 
     def locals(self, level: int = 0) -> dict[str, ComptimeVar]:
-        """Return the local and closed-over variables that have a value, by their names in the user's code."""
+        """Return the local and closed-over variables of the frame at `level` that have a value, by their names."""
         tx = self._at(level)
         return {
             name: self.local(name, level)
@@ -129,7 +130,7 @@ class ComptimeContext:
         }
 
     def stack(self, level: int = 0) -> tuple[ComptimeVar, ...]:
-        """Return the value stack of a traced frame: the operands that its bytecode has pushed, top last."""
+        """Return the value stack of the frame at `level`: the operands that its bytecode has pushed, top last."""
         tx = self._at(level)
         return tuple(self._var(tx, variable) for variable in tx.stack)
 
@@ -149,7 +150,7 @@ class ComptimeContext:
     def side_effects(self) -> tuple[Effect, ...]:
         """Return the mutations so far of objects that exist outside of the trace, in the order in which they will be repeated.
 
-        Compiled code repeats them after its graph has run; `watch.side_effects` says whether it really does.
+        Compiled code should repeat them after its graph has run; `dynx.watch().side_effects` shows whether it does.
         """
         effects = pending_effects.effects(self._tx)
         return tuple(effect_record(effect) for effect in effects)
@@ -169,8 +170,8 @@ class ComptimeContext:
     def check(self, cond: Any, msg: str | None = None) -> None:
         """Assert a condition on dynamic numbers and let Dynamo rely on it while tracing, as `torch._check` does.
 
-        If every number is known in this call, the condition becomes a guard. Otherwise it becomes an assertion in the graph;
-        if the assertion fails, its RuntimeError names this line.
+        If all numbers in the condition have a value in this call (no unbacked symbols), it becomes a guard. Otherwise it
+        becomes an assertion in the graph; if the assertion fails, its RuntimeError names this line.
 
         Args:
             cond: a comparison, such as `ctx.local("n") % 2 == 0`; for `4 < n < 9` use two checks, or `(4 < n) & (n < 9)`.
@@ -261,13 +262,13 @@ class ComptimeContext:
                 "  return a number that is not nan, a str, or a container of them"
             )
         if not _is_equal(fn(), expected):
-            raise ComptimeFailed(f"guard_on({name!r}): fn() returns another value in each call\n  return what changes seldom")
+            raise ComptimeFailed(f"guard_on({name!r}): fn() returns another value in each call\n  return a stable value")
         shape_facts.guard_on(self._tx, name, fn, expected, show_value(value))
         remember(name, fn)
         return value
 
     def graph_break(self, msg: str = "ComptimeContext.graph_break") -> NoReturn:
-        """Break the graph at this line."""
+        """Break the graph at this line, with `msg` as the reason."""
         self._before_change()
         raising.graph_break(msg)
 
@@ -286,23 +287,26 @@ class ComptimeContext:
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:
-        """Print the FX graph traced so far, as Python code."""
+        """Print the FX graph traced so far, as Python code; `verbose` adds sizes and source lines as comments."""
         self._write(translator.graph_code(self._tx, verbose=verbose), file)
 
     def print_disas(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the bytecode of a traced frame, with an arrow at the current instruction."""
+        """Print the bytecode of this frame, with an arrow at the current instruction.
+
+        With `stacklevel`, print that of a frame that inlines it.
+        """
         self._write(translator.disassembly(self._at(stacklevel)), file)
 
     def print_value_stack(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the value stack of a traced frame, top last."""
+        """Print the value stack (pushed operands, top last) of this frame, or with `stacklevel` of a frame that inlines it."""
         self._write_lines([f"- {variable!r}" for variable in self.stack(stacklevel)], file)
 
     def print_locals(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the local variables of a traced frame, one per line."""
+        """Print the local variables of this frame, or with `stacklevel` of a frame that inlines it, one per line."""
         self._write_lines([f"{name} = {variable!r}" for name, variable in self.locals(stacklevel).items()], file)
 
     def print_bt(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the call stack of the traced frames, outermost first, in the format of a Python traceback."""
+        """Print the traced call stack as a traceback, outermost frame first, without the `stacklevel` innermost frames."""
         frames = translator.backtrace(self._at(stacklevel))
         self._write("".join(traceback.StackSummary.from_list(frames).format()), file)
 
@@ -312,7 +316,11 @@ class ComptimeContext:
         self._write_lines(lines, file)
 
     def debug(self, *, script: str | Iterable[str] | None = None) -> None:
-        """Open the debugger of `dynx.comptime.debug` at this line; it closes when Dynamo finishes or restarts the trace."""
+        """Open the debugger of `dynx.comptime.debug` at this line; it closes when Dynamo finishes or restarts the trace.
+
+        Args:
+            script: commands to run instead of prompting, as for `dynx.comptime.debug`.
+        """
         open_here(self._tx, script)
 
     def sleep(self, sec: float) -> None:

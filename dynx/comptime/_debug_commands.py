@@ -75,7 +75,7 @@ _USAGE = {
 
 
 class Debugger(cmd.Cmd):
-    """Read and run the user's debugger commands whenever the trace is stopped.
+    """The prompt of the debugger: reads and runs the user's commands whenever the trace is stopped.
 
     `_present` is the row of the newest recorded instruction; `_row`, the row that the user inspects, may be an earlier one. A
     method `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
@@ -353,7 +353,7 @@ class Debugger(cmd.Cmd):
         return (row for row in self._history() if row > self._row)
 
     def _is_at(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Return whether a breakpoint without a condition is set at a recorded instruction."""
+        """Return whether a breakpoint is set at a recorded instruction and has no condition."""
         return breakpoint.condition is None and self._session.stops.is_at(breakpoint, row)
 
     def _go_to(self, row: int, reason: str = "") -> bool:

@@ -97,7 +97,7 @@ def _commands(script: str | Iterable[str]) -> list[str]:
 
 
 def open_here(tx: Any, script: str | Iterable[str] | None) -> None:
-    """Prompt for debugger commands in the middle of a trace, in the open session or a new one that ends with the attempt."""
+    """Prompt for debugger commands in the middle of a trace, in the open session or one that ends with this trace attempt."""
     session: Session | None = vars(_on_thread).get("session")
     if session is None:
         session = Session(None if script is None else _commands(script))
@@ -147,7 +147,7 @@ class Session(Handle):
         return self
 
     def remove(self) -> None:
-        """Stop recording instructions; the trail recorded so far stays readable."""
+        """Stop recording instructions; those recorded so far stay readable."""
         if not self._handles:
             return
         for handle in self._handles:

@@ -58,7 +58,7 @@ _carried: dict[_CarriedKey, _Carried] = {}
 
 
 def write(tx: Any, text: str, file: TextIO | None) -> None:
-    """Print `text` to standard output when the current trace attempt ends, unless Dynamo restarts it.
+    """Print `text` to standard output when the current trace attempt ends, but not if Dynamo restarts the trace.
 
     Prints immediately at a debugger's prompt, and to a `file` passed by the callback, which may close or read it.
     """

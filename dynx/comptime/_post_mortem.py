@@ -34,9 +34,9 @@ def post_mortem(on_break: Callable[[BreakState], Any] | None = None) -> PostMort
             continues.
 
     Returns:
-        A context manager. Its `.breaks` has one BreakState for each cause: the innermost line of your code, the value stack
-        before the instruction, the locals of every symbolic frame, the graph so far, and the guards with the lines that
-        requested them.
+        A context manager. Its `.breaks` has one BreakState for each line and kind of graph break. A BreakState has the
+        innermost line of your code, the value stack before the instruction, the locals of every symbolic frame, the graph so
+        far, and the guards with the lines that requested them.
 
     Raises:
         UsageError: `on_break` is not callable, or the block is entered while it is open.
@@ -72,7 +72,7 @@ class PostMortem(Handle):
 
     @property
     def breaks(self) -> tuple[BreakState, ...]:
-        """The recorded graph breaks, one BreakState for each cause, in the order in which the causes first occurred."""
+        """The recorded graph breaks, one BreakState for each line and kind of break, in the order of their first occurrence."""
         return tuple(self._states.values())
 
     def __enter__(self) -> Self:
@@ -125,7 +125,7 @@ class PostMortem(Handle):
 def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> BreakState:
     """Return a record of Dynamo's state at a graph break, as text, so that it keeps no torch object alive.
 
-    `traced` has the translators, innermost first, each with its value stack before the instruction.
+    `traced` has the InstructionTranslators, innermost first, each with its value stack before the instruction.
     """
     tx, _ = traced[0]
     graph_break = read_break("", error)

@@ -41,19 +41,20 @@ def probe(
 ) -> Probe:
     """Call `do(ctx)` each time Dynamo traces a statement, without editing the program.
 
-    `.hits` counts each execution of the statement once, also in loops, generators and resume functions.
+    `.hits` counts the executions of the statement, for example in a loop, but not the repeated traces after a restart.
 
     Args:
         target: a function, a method, a module or its class (its forward), `"file.py:12"`, `"file.py::function"`, or
             `"module:function"`; of the user's code or a library's.
         line: a line number of the file, within `target`; by default the probe fires where the function begins.
         when: `when(ctx)` returns whether to fire; by default always.
-        do: is called with a ComptimeContext. It may log, promise facts, or break the graph, which then ends right before the
+        do: is called with a ComptimeContext. It may log, assert conditions, or break the graph, which then ends before the
             statement. By default the locals are logged.
         mode: "hook" (default) observes the tracer: code that is compiled already must be compiled again. "rewrite" puts a call
             into the bytecode of the function, which makes torch compile it again; removing the probe restores the old code
             and its cache entries.
-        on_error: what happens if a callback raises, as for `comptime`.
+        on_error: "raise" (default) fails the compilation if a callback raises. With "warn" (a warning) and "record" (adds the
+            error to `dynx.watch().troubles`) the compilation continues.
 
     Returns:
         The armed probe: a context manager with `.hits`, `.status` and `.remove()`. Warns if the code is compiled already.
@@ -190,7 +191,7 @@ class Probe(Handle):
     def _fired_before_break(self, tx: Any) -> bool:
         """Return whether this frame is the resume function of a graph break that a probe made at this statement.
 
-        The probe has fired before the break, so the statement is not a new hit.
+        The probe has fired before the graph break, so the statement does not count as a new hit.
         """
         pointer = tx.instruction_pointer
         if tx in self._resumed or line_hook.resumes_at(tx) != pointer or not tx.f_code.co_name.endswith(f"_at_{tx.lineno}"):

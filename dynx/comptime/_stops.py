@@ -1,6 +1,6 @@
-"""Stop conditions of the debugger: predicates on rows, the indices of the instructions recorded in a trail.
+"""Stop conditions of the debugger: predicates on rows, the indices of the instructions in its recording, a `Trail`.
 
-The same predicates apply while tracing and to recorded instructions.
+The same predicates apply while tracing and to recorded instructions. `start` is the row from which the command continues.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _BreakpointKey(NamedTuple):
 
 
 class Stops:
-    """Builds the stop conditions of the debugger commands for one trail, the recorded instructions of a debugged call."""
+    """The stop conditions of the debugger commands for one trail, the recorded instructions of a debugged call."""
 
     def __init__(self, trail: Trail, *, internals: bool = False) -> None:
         self._trail, self._internals = trail, internals

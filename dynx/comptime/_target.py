@@ -45,7 +45,7 @@ class Target:
         return f"{short_path(self.file)}:{self.line}"
 
     def covers(self, code: CodeType) -> bool:
-        """Return whether a code object of the user, not one that Dynamo generated, may contain this location."""
+        """Return whether a code object may contain this location; for generated code, pass the user's original code object."""
         if real_path(code.co_filename) != real_path(self.file):
             return False
         if self.statement is not None:
@@ -174,7 +174,7 @@ def _in_file(name: str, function: str, target: str) -> FunctionType:
 def _by_name(name: str) -> Any:
     if ":" not in name:
         raise ProbeFailed(
-            f"probe({name!r}): the target has another form\n"
+            f"probe({name!r}): the target is not of a valid form\n"
             "  valid forms: file.py:12, file.py::function, module:function, or the function itself"
         )
     try:
@@ -216,7 +216,7 @@ def _traced(target: Any) -> Any:
 
 
 def _is_decorating_object(layer: Layer) -> bool:
-    """Return whether a decorator's layer is an object instead of a function; a call then runs its class's `__call__` first."""
+    """Return whether a wrapper in a chain of decorators is an object, not a function; a call runs its `__call__` first."""
     return layer.wraps_by == "decorator" and type(layer.value) is not FunctionType
 
 
@@ -225,7 +225,7 @@ def _name(target: Any) -> str:
 
 
 def functions_in(file: str, statement: Statement | None) -> Iterator[FunctionType]:
-    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; for None, yield all."""
+    """Yield the loaded functions of a file whose code, or code nested in it, contains `statement`; yield all if it is None."""
     for function in gc.get_objects():
         is_in_file = type(function) is FunctionType and real_path(function.__code__.co_filename) == real_path(file)
         if is_in_file and (statement is None or any(_codes_with(function.__code__, statement))):

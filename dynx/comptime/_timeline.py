@@ -49,7 +49,7 @@ def timeline() -> Timeline:
 
 
 class _CompileKey(NamedTuple):
-    """Identifies a compilation by its id and a count, because `torch._dynamo.reset()` makes the ids start again."""
+    """A compile id and how often it has occurred so far, because ids start again after `torch._dynamo.reset()`."""
 
     compile_id: str
     occurrence: int
@@ -125,7 +125,7 @@ class Timeline(Handle):
         return json.dumps(data, indent=1)
 
     def take(self, compile_id: str) -> tuple[TracedCompile | LineCost, ...]:
-        """Return the measurements of a finished compilation that no earlier call has returned."""
+        """Return the measurements of a finished compilation that no earlier call of `take` has returned."""
         new = [
             index
             for index, attempt in enumerate(self._attempts)

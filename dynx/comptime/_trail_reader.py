@@ -67,7 +67,7 @@ def state(trail: Trail, row: int, *, internals: bool = False) -> TraceState:
 
 
 def frames(trail: Trail, row: int, *, internals: bool = False) -> list[int]:
-    """Return the row at which each shown frame of the call stack stands, innermost first; `row` itself is always included."""
+    """Return the current row of each shown frame of the call stack, innermost first; `row` itself is always included."""
     return [caller for caller in trail.callers(row) if caller == row or is_shown(trail, caller, internals=internals)]
 
 

@@ -2,16 +2,17 @@
 
 A CUDA graph is a recording of kernel launches with fixed pointers: replaying it takes one call on the host instead of
 hundreds, but runs the same kernels on the same memory, whatever the Python code would do in this call. This package makes
-that safe. A *recording* is one captured CUDA graph with its memory.
+that safe. A *recording* is one captured CUDA graph with its memory. A *plan* says how an FX graph is captured: the class of
+each input, and the pieces if the graph is split around operators that cannot be captured.
 
 **The problem.** A replay does not run Python. It is correct only while nothing that the captured call depended on changes:
 
-- *inputs* are where the kernels read them. Each input of a graph has a class: `static` (a parameter or buffer, read in
-  place), `managed` (in the memory of another recording), `dynamic` (another tensor in each call: copied, or its pointer is
-  set), `scalar` (a number: part of the cache key), `generator` (of random numbers; replays advance it), `untouched` (no
-  kernel reads it), `opaque` (makes the graph uncapturable).
-- *outputs* are in the recording's memory, which the next replay overwrites: they are cloned, returned as aliases that raise
-  when they are used too late, or static on request.
+- *inputs* have to be at the addresses that the kernels read. Each input of a graph has a class: `static` (a parameter or
+  buffer, read in place), `managed` (in the memory of another recording), `dynamic` (another tensor in each call: copied, or
+  its pointer is set), `scalar` (a number: part of the cache key), `generator` (of random numbers; replays advance it),
+  `untouched` (no kernel reads it), `opaque` (an object of another type: nodes that take it cannot be captured).
+- *outputs* are in the recording's memory, which the next replay overwrites: they are cloned or, on request, returned as
+  aliases that raise if they are used after the next call, or as they are (`outputs="static"`).
 - *state* that Python reads during the capture (attributes of modules, options of an optimizer, autocast, grad mode) is
   constant in all replays.
 - *memory* of a graph's pool is shared with other graphs of the pool: tensors saved for a backward pass must survive other
@@ -19,10 +20,11 @@ that safe. A *recording* is one captured CUDA graph with its memory.
 
 **Invariants.**
 
-1. A recording is replayed only if its key and its predicate hold: layouts, scalars, addresses, state. Otherwise the call is
-   recorded again or runs uncaptured.
-2. The first call of a compiled graph, and of a function with given layouts and state, runs uncaptured: it warms up what
-   cannot be captured, and shows what the function mutates.
+1. A recording is replayed only if the layouts, scalars, addresses and state that a call depends on are those of the capture:
+   the call has the recording's key, or fulfills its predicate, which is faster. Otherwise the call is recorded too, or runs
+   uncaptured (as eager or compiled code, without a CUDA graph).
+2. The first call of a compiled graph, and of a function with certain layouts and state, runs uncaptured: it initializes what
+   cannot be initialized in a capture, such as libraries, and shows what the function mutates.
 3. While a backward pass needs tensors that a replay saved, that recording is pending and is not replayed; another recording is
    made.
 4. A graph or function that cannot be captured runs uncaptured, with a warning that says why and, if it is known, at which line

@@ -29,22 +29,22 @@ class Config:
         params: What happens when a parameter has a new address: "rerecord" captures again, "patch" sets the new pointer (graphs
             without gradients only; implies `inputs="patch"`).
         outputs: "clone" returns copies that the caller keeps; "alias" returns tensors that are valid until the next call
-            and raise afterwards; "static" returns the recording's own tensors.
+            and raise afterwards; "static" returns the recording's own tensors, which its next replay overwrites.
         gradients: "autograd" passes gradients of parameters through autograd; "in_place" lets the graph write them to
             `.grad`, in the graph's memory. Autograd then sees one input instead of all parameters: gradient hooks are
             refused, and `torch.autograd.grad` does not find parameters.
         partition: Split a graph around operators that cannot be captured, and capture the pieces between them.
         buckets: Sizes that `fast_path` pads dimensions to, by dimension: `{0: (8, 16, 32)}`.
-        max_recordings: Largest number of recordings of one graph or function; `on_limit` says what happens beyond.
-        on_limit: "eager" runs further calls uncaptured, "error" raises CaptureError, "lru" closes the least recently used
-            recording.
+        max_recordings: Largest number of recordings (captured CUDA graphs) of one graph or function.
+        on_limit: What happens if a call needs more than `max_recordings`: "eager" runs it uncaptured, "error" raises
+            CaptureError, "lru" closes the least recently used recording.
         or_error: Raise CaptureError where something would run uncaptured; also set by DYNX_CUDAGRAPH_OR_ERROR=1.
         verify: Number of replays of each recording that are compared with uncaptured runs of the same calls, byte by byte:
             results, what is written to memory, gradients, and the states of random numbers. A replay that differs raises
             ReplayDiffers. Python effects that no check sees, such as `print`, happen in these calls and not in later replays.
             Needs memory for two copies of what a call writes to. DYNX_CUDAGRAPH_VERIFY=n sets it where it is 0.
-        runtime: "auto" captures where there is CUDA and runs uncaptured elsewhere, "cuda" insists on CUDA, "emulator"
-            captures on the CPU, for tests.
+        runtime: "auto" captures if there is a CUDA device, and runs uncaptured otherwise; "cuda" requires a CUDA device;
+            "emulator" emulates captures and replays on the CPU, for tests.
     """
 
     inner: Literal["eager", "inductor"] = "eager"

@@ -11,18 +11,18 @@ from dynx.records.cudagraphs import Skip
 
 
 def why_uncaptured(name: str, skip: Skip) -> str:
-    """Return the text that says why something runs uncaptured, with the line of the operation and the advice."""
+    """Return a message that says why a graph or function runs uncaptured, with the line of the operation and advice."""
     where = f"\n  at {skip.location}" if skip.location is not None else ""
     return f"{name} runs uncaptured: {skip.reason}{where}\n  {skip.advice}"
 
 
 def warn_or_raise(text: str, config: Config) -> None:
-    """Warn at the user's line, or raise CaptureError where `config.or_error` is set."""
+    """Raise CaptureError with `text` if `config.or_error` is set, else warn with it at the line of the user's code."""
     if config.or_error:
         raise CaptureError(f"{text}\n  leave out or_error to run it uncaptured")
     notify(text)
 
 
 def notify(text: str) -> None:
-    """Warn with a DynxWarning at the user's line."""
+    """Issue a DynxWarning at the line of the user's code that is running."""
     warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())

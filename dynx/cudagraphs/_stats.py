@@ -16,7 +16,7 @@ from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded
 
 @dataclass(slots=True)
 class Tally:
-    """A count of replays, each of which copies the same number of inputs and bytes, and the bytes that the recording holds."""
+    """A counter: of replays of one recording, with the inputs and bytes that each copies and the bytes held; or of others."""
 
     copies: int = 0
     nbytes: int = 0
@@ -55,7 +55,7 @@ def count_verified() -> None:
 
 
 def count_skip(skip: Skip) -> Skip:
-    """Store the reason why a graph or function runs uncaptured; without a location, it gets that of the call in progress."""
+    """Store and return a Skip, the record of why a graph or function runs uncaptured; at the call in progress by default."""
     skip = replace(skip, location=skip.location or location_of_call(), at=time.time())
     _skips.append(skip)
     emit(skip)
@@ -69,7 +69,7 @@ def count_address_change(change: AddressChange) -> None:
 
 
 def skip_of_failure(error: CaptureFailed) -> Skip:
-    """Turn the error of a failed capture into a Skip: the first line of its message is the reason, the rest the advice."""
+    """Return the Skip for a failed capture: the first line of the error's message is the reason, the rest the advice."""
     reason, _, advice = str(error).partition("\n  ")
     default = "remove what synchronizes with the device or reads a tensor's value, or call it outside of the captured function"
     return Skip(reason, error.location, advice or default, "capture")
@@ -85,9 +85,9 @@ def stats() -> CudagraphStats:
     """Return what was recorded, replayed, copied and run uncaptured since the process began, or since `reset`.
 
     Returns:
-        A `CudagraphStats` record: `.recordings`, `.replays`, `.uncaptured` calls, `.verified` replays, `.copies`,
-        `.bytes_copied`, `.skips`, `.staging`, `.address_changes`; `.bytes_held` by recordings and `.pools` with the memory of
-        each pool.
+        A `CudagraphStats` record: `.recordings`, `.replays`, `.uncaptured` calls, `.verified` replays; `.copies` of inputs and
+        `.bytes_copied`; `.skips` (what was not captured, and why), `.staging` (how inputs and results are copied),
+        `.address_changes` of parameters; `.bytes_held` by recordings, and `.pools` with the memory of each pool.
 
     Example:
         >>> from dynx import cudagraphs
@@ -111,7 +111,7 @@ def stats() -> CudagraphStats:
 
 
 def reset_stats() -> None:
-    """Set all counts to zero."""
+    """Set all counts to zero, and empty the lists of skips, stagings and address changes."""
     for tally in (_recorded, _uncaptured, _verified, *_replays):
         tally.times = 0
     _skips.clear()

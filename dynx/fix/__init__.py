@@ -1,4 +1,4 @@
-"""Try the fixes of findings: run the program again with each fix, and keep the fixes that help and change no output."""
+"""Try fixes for the findings on a program: run it again with each fix, and keep those that help and change no output."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from dynx.records.fix import Fix, Mark
 def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
     """Apply fixes to this process until the returned context ends.
 
-    Raises UsageError for a fix that has to be written into a file. Exceptions of a statement pass through, such as one for a
-    setting that the installed torch lacks.
+    Raises UsageError for a fix that has to be written into a file, and any exception of a statement, such as AttributeError
+    for a setting that the installed torch lacks.
     """
     from dynx._torch.compilation import experiments
 
@@ -36,12 +36,12 @@ def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
         elif fix.kind == "mark" and fix.location is not None:
             stack.callback(experiments.before_tracing(_Marks(fix), trouble).remove)
         else:
-            raise UsageError(f"{fix.code} has to be written into the file\n  run dynx fix")
+            raise UsageError(f"{fix.code} can only be tried by changing a source file\n  run dynx fix")
     return stack
 
 
 def run_statement(code: str) -> None:
-    """Run a statement as if it stood at the beginning of the program; its exceptions pass through."""
+    """Run a statement as if it stood at the beginning of the program; exceptions are not caught."""
     import torch
 
     exec(compile(code, "<dynx fix>", "exec"), {"torch": torch})
@@ -53,7 +53,7 @@ def _argument(code: str) -> Mapping[str, Any]:
 
 
 class _Marks:
-    """A callback that marks tensors of a function as dynamic before each compilation."""
+    """Callback that marks tensors of a function as dynamic (`mark_dynamic`) before Dynamo traces it."""
 
     def __init__(self, fix: Fix) -> None:
         assert fix.location is not None
@@ -75,7 +75,7 @@ class _Marks:
 
 
 def value_of(mark: Mark, variables: Mapping[str, Any]) -> Any:
-    """Evaluate the source of a mark, such as `batch['ids']`, with the variables of a function; None if that fails."""
+    """Return the tensor that a mark names, such as `batch['ids']`, from the variables of a function; None if it has none."""
     try:
         return _evaluate(ast.parse(mark.source, mode="eval").body, variables)
     except (SyntaxError, KeyError, IndexError, AttributeError, TypeError):
@@ -89,4 +89,4 @@ def _evaluate(node: ast.expr, variables: Mapping[str, Any]) -> Any:
         return getattr(_evaluate(node.value, variables), node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return _evaluate(node.value, variables)[node.slice.value]
-    raise TypeError(f"{ast.unparse(node)} is no name, attribute or item")
+    raise TypeError(f"cannot evaluate {ast.unparse(node)}: not a name, attribute or item")

@@ -1,4 +1,7 @@
-"""The part of a trial in the process that runs the program: apply the plan, and save the values to compare."""
+"""Apply a plan in the process that runs the program, and save the values to compare.
+
+A plan has the changes of a trial, which is a run of the program with one more fix: see `_plan.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from dynx.fix._plan import Plan, values_file
 
 
 class PlanInUse(AbstractContextManager["PlanInUse"]):
-    """Context manager that applies a plan while its program runs, and saves the requested values at the end.
+    """Context manager that applies a plan while the program runs, and then saves the global variables that the plan names.
 
     Args:
-        path: The file of the plan.
+        path: The JSON file with the plan.
         module: The `__main__` module of the program.
-        load: Returns the code of the program; not called if the plan has another text for its file.
+        load: Returns the code of the main file; not called if the plan has a changed text of this file.
     """
 
     def __init__(self, path: Path, module: ModuleType, load: Callable[[], CodeType]) -> None:
@@ -44,7 +47,7 @@ class PlanInUse(AbstractContextManager["PlanInUse"]):
 
 
 def read_instead(sources: Any) -> None:
-    """Make imports use these texts instead of the files on disk, until the process ends; `__pycache__` is not written."""
+    """Make imports use `sources`, texts by path, instead of files on disk until the process ends; write no `__pycache__`."""
     original = SourceFileLoader.get_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:

@@ -1,4 +1,4 @@
-"""Decide about a trial: whether the finding is gone, nothing else costs more, and the output is the same."""
+"""Decide whether to keep a fix that was tried: the finding is gone, nothing else costs more, and the output is the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 2.0  # limit for the ratio of compile times if only recompiles become fe
 
 
 class FindingKey(NamedTuple):
-    """Key of a finding that stays the same when lines move: its rule, function and file."""
+    """Key of a finding that stays the same when line numbers change: its rule, function and file."""
 
     rule: str
     function: str
@@ -26,14 +26,14 @@ class FindingKey(NamedTuple):
 
 
 def key_of(finding: Finding) -> FindingKey:
-    """Return the key of a finding."""
+    """Return the key of a finding: rule, function and file."""
     own = finding.location.own
     return FindingKey(finding.rule, own.function, own.file)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How outputs are compared: the tolerance, and the positions of numbers that vary from run to run."""
+    """How outputs of two runs are compared: the tolerance, and the positions of numbers that vary even without a change."""
 
     tolerance: Tolerance
     varying: frozenset[int] = frozenset()
@@ -41,7 +41,7 @@ class Comparison:
 
 
 def events_of(run: Run) -> Events:
-    """Return the costs of a run."""
+    """Return the costs of a run: counts of recompiles, graph breaks and functions not compiled, and the compile time."""
     return Events(
         len(run.recompiles),
         sum(found.count for found in run.graph_breaks),
@@ -53,7 +53,10 @@ def events_of(run: Run) -> Events:
 
 
 def judge(finding: Finding, fix: Fix, before: Result, after: Result, comparison: Comparison) -> Trial:
-    """Compare the run with a fix with the run before; if the fix helps another finding instead, the trial names that one."""
+    """Return the `Trial` that compares the runs before and after a fix for `finding`.
+
+    If the fix helps against another finding instead, the trial is about that finding.
+    """
     helped = _helped(finding, before, after)
     outcome, reason, same = _outcome(fix, helped, before, after, comparison)
     about = helped if helped is not None and outcome in ("kept", "leads to another") else finding
@@ -62,7 +65,7 @@ def judge(finding: Finding, fix: Fix, before: Result, after: Result, comparison:
 
 
 def _helped(finding: Finding, before: Result, after: Result) -> Finding | None:
-    """Return a finding that is gone or occurs less often, preferably `finding`, or None."""
+    """Return a finding that the fix removed or made less frequent, `finding` itself if possible; None if there is none."""
     candidates = (finding, *before.run.findings)
     fewer = (each for each in candidates if _occurrences(each, after.run) < _occurrences(each, before.run))
     return next(fewer, None)
@@ -71,7 +74,7 @@ def _helped(finding: Finding, before: Result, after: Result) -> Finding | None:
 def _outcome(
     fix: Fix, helped: Finding | None, before: Result, after: Result, comparison: Comparison
 ) -> tuple[Outcome, str, bool | None]:
-    """Return the outcome, the reason for it, and whether the output is the same (None if the output was not compared)."""
+    """Return the outcome of a trial, the reason for it, and whether the output is the same (None if not compared)."""
     if after.was_stopped:
         return "takes too long", f"stopped after {after.seconds:.0f} s, where it takes {before.seconds:.0f} s without it", None
     if after.exit_code and not before.exit_code:
@@ -96,7 +99,7 @@ def _outcome(
 
 
 def _objection_to_stance(before: Run, after: Run) -> str | None:
-    """Return why a stance is not worth it; None if it is."""
+    """Return why a stance, under which first calls run eagerly, is not worth keeping; None if it is."""
     uncompiled = sorted(compiled_functions(before) - compiled_functions(after))
     if uncompiled:  # a function that is called once is no longer compiled at all
         return f"{uncompiled[0][1]} is no longer compiled"
@@ -109,7 +112,7 @@ def _objection_to_stance(before: Run, after: Run) -> str | None:
 
 
 def new_findings(before: Result, after: Result) -> list[Finding]:
-    """Return the findings that only the later run has: they were hidden behind a finding that is gone."""
+    """Return the findings that only the run with the fix has, because a finding that is gone had hidden them."""
     known = set(map(key_of, before.run.findings))
     return [each for each in after.run.findings if key_of(each) not in known]
 
@@ -130,19 +133,19 @@ def _occurrences(finding: Finding, run: Run) -> int:
 
 
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
-    """Return whether any count grows, unless more code is compiled now or a recompile limit was raised."""
+    """Return whether any count of costs grows, other than because more code is compiled or a recompile limit was raised."""
     is_new_code = new.eager + new.failed < old.eager + old.failed and not fix.is_stance
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
 
 
 def _weight(events: Events) -> int:
-    """Return a cost by which runs are compared: a function that runs eagerly costs more than recompiles."""
+    """Return one number for the costs of a run; a function that runs eagerly weighs more than a recompile or graph break."""
     return events.recompiles + events.graph_breaks + 16 * (events.gave_up + events.failed) + 8 * events.eager
 
 
 def output_difference(before: Result, after: Result, comparison: Comparison) -> str | None:
-    """Return what differs in the output, exit code or values of two runs; None if nothing does."""
+    """Return as text what differs in the output, exit code or global variables of two runs; None if nothing does."""
     if after.exit_code != before.exit_code and not before.exit_code:
         return f"exit code {before.exit_code}, then {after.exit_code}"
     if after.plan.values:
@@ -153,7 +156,7 @@ def output_difference(before: Result, after: Result, comparison: Comparison) -> 
 
 
 def not_comparable(result: Result) -> str | None:
-    """Return why the values of a run cannot be compared with those of another run; None if they can."""
+    """Return why the global variables of a run (`--result`) cannot be compared with those of another run; None if they can."""
     return _difference_of_values(result.values, result.values, Tolerance())
 
 

@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"(?<![\w.])([-+]?(?:\d+\.\d*|\.?\d+)(?:[eE][-+]?\d+)?|[-+]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far numbers with a decimal point or exponent may differ; integers have to be equal."""
+    """How far printed numbers with a decimal point or exponent may differ; integers have to be equal."""
 
     relative: float = 1e-4
     absolute: float = 1e-6
@@ -31,14 +31,14 @@ class Tolerance:
 def difference(
     first: str, second: str, tolerance: Tolerance, varying: frozenset[int] = frozenset(), *, may_go_on: bool = False
 ) -> str | None:
-    """Return what differs between two outputs, as a text for the user; None if they are the same.
+    """Return the first difference between two outputs, as a text for the user; None if they are the same.
 
     Args:
-        first: The output of the program.
-        second: The output with a fix.
+        first: The output without the fix.
+        second: The output with the fix.
         tolerance: How far numbers may differ.
-        varying: The positions of numbers that are not compared, as `varying_numbers` returns them.
-        may_go_on: Whether the second output may be longer, because the program failed the first time.
+        varying: The positions of numbers that are not compared, from `varying_numbers`.
+        may_go_on: Whether the second output may be longer, because the program failed without the fix.
     """
     texts, others = (_NUMBER.split(_normalized(output)) for output in (first, second))
     line = 1
@@ -60,7 +60,7 @@ def difference(
 
 
 def varying_numbers(first: str, second: str, tolerance: Tolerance) -> frozenset[int] | None:
-    """Return the positions of numbers that differ between two runs of one program; None if its texts differ too."""
+    """Return the positions of numbers that differ between two runs of the same program; None if other text differs too."""
     texts, others = (_NUMBER.split(_normalized(output)) for output in (first, second))
     if texts[::2] != others[::2]:
         return None
@@ -70,7 +70,7 @@ def varying_numbers(first: str, second: str, tolerance: Tolerance) -> frozenset[
 
 
 def _normalized(output: str) -> str:
-    """Shorten blanks to one: the padding of a number depends on its width."""
+    """Return the output with one space for each group of spaces and tabs: the padding of a number depends on its width."""
     return re.sub(r"[ \t]+", " ", output)
 
 
@@ -81,7 +81,7 @@ def _shared(first: str, second: str) -> int:
 
 
 def _line_of(parts: list[str], position: int, offset: int) -> str:
-    """Return the line of an output that contains a character of a part, shortened."""
+    """Return the line of an output with the character at `offset` in the part at `position`, shortened to 60 characters."""
     text, at = "".join(parts), sum(map(len, parts[:position])) + offset
     line = (text[:at].rpartition("\n")[2] + text[at:].partition("\n")[0]).strip()
     return repr(line if len(line) <= 60 else f"{line[:57]}…")

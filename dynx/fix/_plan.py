@@ -1,4 +1,4 @@
-"""`Plan`: the changes of a trial, written by the parent process and read by the process that runs the program."""
+"""`Plan`: the changes with which a program is run, written by dynx and read by the process that runs the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynx.records.fix import Fix
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes of a trial: fixes that need no change of a file, and new texts of files."""
+    """The changes with which a program is run: fixes that change no file, and new texts of source files."""
 
     fixes: tuple[Fix, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)  # text by absolute path
@@ -29,12 +29,12 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """Read a plan that `write` has written."""
+        """Return the plan in a JSON file that `write` has written."""
         data = json.loads(path.read_text())
         return cls(tuple(from_data(Fix, fix) for fix in data["fixes"]), data["sources"], tuple(data["values"]))
 
     def changed_since(self, earlier: Plan) -> tuple[Location, ...]:
-        """Return the first line of each change since an earlier plan, with the line number in the earlier plan."""
+        """Return the first line of each change of a file since an earlier plan, numbered as in the earlier plan."""
         changed = []
         for file, text in self.sources.items():
             before = earlier.sources[file] if file in earlier.sources else read(file)
@@ -44,5 +44,5 @@ class Plan:
 
 
 def values_file(plan: Path) -> Path:
-    """Return the file beside a plan in which the values of its global variables are saved."""
+    """Return the path, next to that of a plan, where the global variables that the plan names are saved."""
     return plan.with_suffix(".values")

@@ -1,4 +1,4 @@
-"""`Program`: a program as it is passed to `python`; `run`: run a program with a plan in a process of its own."""
+"""`Program`: a script, module or code with arguments; `run`: run a program with a plan in a separate process."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _HINT = re.compile(r"\s*Set TORCHDYNAMO_VERBOSE=1 ")  # the last lines of torch'
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program as it is passed to `python`."""
+    """A program as it is passed to `python`: a script, `-m` and a module, or `-c` and code, with arguments."""
 
     target: str  # a script, module or code
     arguments: tuple[str, ...] = ()
     option: str = ""  # "-m" or "-c"
 
     def check(self) -> None:
-        """Raise UsageError if the program cannot run again, or does not exist."""
+        """Raise UsageError if the program does not exist, or is one rank of a distributed job, which cannot run again."""
         if rank_in_environment() is not None:
             raise UsageError(
-                "the program has to run again, which one rank of a distributed job cannot\n  run it in one process"
+                "trying fixes runs the program several times, which one rank of a distributed job cannot\n"
+                "  run the program in one process"
             )
         if not self.option and not os.path.exists(self.target):
             raise UsageError(f"the file {self.target} does not exist\n  for example: dynx fix train.py")
@@ -51,7 +52,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a run: output, exit code, and records of compilations."""
+    """The result of a run of the program: output, exit code, seconds, and records of compilations."""
 
     plan: Plan
     output: str
@@ -64,7 +65,7 @@ class Result:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether the program took too long."""
+        """Whether the program was stopped because it took too long."""
         return self.exit_code is None
 
     @property
@@ -81,9 +82,9 @@ class Result:
 
 
 def run(program: Program, plan: Plan, *, timeout: float) -> Result:
-    """Run a program in a process of its own, without input, and stop it with all its children after `timeout` seconds.
+    """Run a program in a separate process, and stop it with its child processes after `timeout` seconds.
 
-    The compile caches on disk are empty at first, so that the seconds of runs can be compared.
+    Its stdin is empty, and so are the compile caches on disk when it begins, so that the seconds of runs can be compared.
     """
     with tempfile.TemporaryDirectory(prefix="dynx-fix-") as folder:
         place = Path(folder)
@@ -126,7 +127,7 @@ def _text(path: Path) -> str:
 
 
 def _load(path: Path) -> Run:
-    """Load the run file of a program; an empty run if it wrote none."""
+    """Return the run that the process of the program recorded; an empty run if it wrote no run file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DynxWarning)  # a program that was stopped leaves half a line

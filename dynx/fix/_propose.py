@@ -1,4 +1,4 @@
-"""Apply a fix in a trial: as an experiment that changes no file, or written into the files."""
+"""Add a fix to a plan, the changes with which a program is run: without changing a file, or as new texts of source files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Propose = Callable[[Plan, Finding, Fix], Iterator[Plan]]
 
 
 def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
-    """Yield the plan with the fix added; nothing for a rewrite, which changes a file."""
+    """Yield the plan with a fix that changes no file; nothing for a rewrite of a source line."""
     if fix.kind != "rewrite":
         yield replace(plan, fixes=(*plan.fixes, fix))
 
 
 def rewritten(program: Program) -> Propose:
-    """Return a function that yields a plan for each way to write a fix into the files of a program.
+    """Return a function that yields a plan for each way to write a fix into the source files of a program.
 
-    For a program without a file, such as code of `-c`, return `experiments`. Raises UsageError if libcst (the extra `fix`) is
-    not installed.
+    For a program without a file, such as code of `-c`, return `experiments`. Raises UsageError if libcst, a dependency of
+    `dynx[fix]`, is not installed.
     """
     if importlib.util.find_spec("libcst") is None:
         raise UsageError("dynx fix needs libcst, which changes files and keeps their formatting\n  pip install 'dynx[fix]'")
@@ -50,7 +50,7 @@ def rewritten(program: Program) -> Propose:
 
 
 def main_file(program: Program) -> str | None:
-    """Return the absolute path of the file that a program begins with; None for code of `-c`."""
+    """Return the absolute path of the main file of a program; None for code of `-c`."""
     if program.option == "-c":
         return None
     if program.option == "-m":

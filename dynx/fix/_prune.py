@@ -15,9 +15,9 @@ from dynx.records.trial import Trial
 
 
 def prune(state: Search) -> Iterator[Trial]:
-    """Run the program without each fix except the last; yield the trials of fixes that were not needed.
+    """Run the program without one kept fix at a time, except the last; yield the trials of fixes that were not needed.
 
-    They are removed from the plan, and the outcome of their trials becomes "not needed".
+    These fixes are removed from the plan, and the outcome of their trials becomes "not needed".
     """
     for step in state.steps[-2::-1]:
         plan = without(state.base.plan, step)
@@ -39,7 +39,7 @@ def prune(state: Search) -> Iterator[Trial]:
 
 
 def without(plan: Plan, step: Step) -> Plan | None:
-    """Return a plan without one of its steps; None if later steps changed the same lines."""
+    """Return a plan without a kept fix (`step`); None if later fixes changed the same lines."""
     fixes = tuple(fix for fix in plan.fixes if fix not in step.after.fixes or fix in step.before.fixes)
     sources = dict(plan.sources)
     for file, after in step.after.sources.items():
@@ -53,7 +53,7 @@ def without(plan: Plan, step: Step) -> Plan | None:
 
 
 def undone(text: str, before: str, after: str) -> str | None:
-    """Return a text with the change from `before` to `after` undone; None if the text does not have the new lines just once."""
+    """Return a text with the change from `before` to `after` undone; None unless it has each changed block exactly once."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     for kind, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":

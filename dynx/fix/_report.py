@@ -1,4 +1,4 @@
-"""The report of a search: its trials, and the fixes that are kept, as a diff."""
+"""The report of a search for fixes: the trials, and the fixes that are kept, as a diff."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MORE = 1.1  # ratio of compile times above which the increase is reported
 
 
 def report_of(state: Search, notes: tuple[str, ...] = (), began: float = 0.0) -> FixReport:
-    """Return the report of a search that has ended, or was stopped."""
+    """Return the report of a search for fixes that has ended, or was interrupted."""
     more = list(notes)
     if state.is_out_of_budget:
         budget = f"the budget of {state.limits.budget:.0f} s is spent"
@@ -63,7 +63,7 @@ def unified_diff(sources: Mapping[str, str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Split a text at newlines only: `str.splitlines` splits at form feeds and other characters too."""
+    """Return the lines of a text for a diff, split at newlines only: `str.splitlines` also splits at form feeds."""
     lines = [f"{line}\n" for line in text.split("\n")]
     if lines[-1] == "\n":
         return lines[:-1]
@@ -72,6 +72,6 @@ def _lines(text: str) -> list[str]:
 
 
 def shown(file: str) -> str:
-    """Return the path of a file for a diff: without symbolic links, relative to the working directory if it is inside."""
+    """Return the path of a file for a diff: symbolic links resolved, and relative to the working directory if it is inside."""
     path, folder = Path(os.path.realpath(file)), Path.cwd()
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path).lstrip("/")

@@ -33,23 +33,23 @@ def run(
 ) -> FixReport:
     """Run a program as it is, then again with each fix of its findings, and keep the fixes that help and change no output.
 
-    Each run is a separate process without input, and repeats all that the program writes and sends. Source files are not
-    changed: see `apply`.
+    Each run is a separate process with empty stdin, and has all side effects of the program, such as writing files. The
+    source files are not changed; `apply` changes them.
 
     Args:
         program: The program to run; a str is the path of a script without arguments.
         limits: The time budget of all runs, 600 seconds by default, and how results are compared.
-        on_base: Called after the run without a fix, with its events, the number of its findings, and its seconds.
+        on_base: Called after the run without a fix, with its costs, the number of its findings, and its seconds.
         on_trial: Called after each trial.
-        in_files: Try fixes as changes of the program's files, as in the report's diff. If False, try only fixes that need no
-            such change, as `dynx run --try` does.
-        allow_writes: Also try a program that writes into its folder.
+        in_files: Whether to try fixes as changes of the program's source files, as in the diff of the report. If False, try
+            only fixes that need no such change, as `dynx run --try` does.
+        allow_writes: Whether to try fixes for a program that writes into its folder or the working directory.
 
     Returns:
-        The trials, the findings before and after, and the fixes that are kept, as a diff. After Ctrl-C, the results until then.
+        The trials, the findings before and after, and the fixes that are kept, as a diff. After Ctrl-C, the results so far.
 
     Raises:
-        UsageError: The program cannot be run again, does not end in time, compiles nothing, or has no results to compare.
+        UsageError: The program cannot be run again, exceeds the time budget, compiles nothing, or has no results to compare.
 
     Example:
         >>> from dynx import fix
@@ -66,7 +66,7 @@ def run(
     try:
         base = first_run(program, limits)
     except KeyboardInterrupt:
-        raise UsageError("interrupted in the first run: nothing was tried") from None
+        raise UsageError("interrupted in the first run: no fix was tried") from None
     new = written(files, snapshot(program))
     _check(base, limits, () if allow_writes else new)
     state = Search(program, limits, propose, base, started=started)
@@ -86,21 +86,21 @@ def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
 
     Args:
         report: The result of `run` in this process.
-        force: Also write into files with changes that are not committed.
+        force: Whether to write even into files with changes that are not committed to git.
 
     Raises:
-        UsageError: A file was changed since the first run, or its text is not committed to git and `force` is False. Nothing
-            was written.
+        UsageError: A file was changed since the first run, or has uncommitted changes and `force` is False. No file was
+            written.
     """
     edited = [file for file in report.sources if os.stat(file).st_mtime > report.began]
     if edited:
         name = os.path.relpath(edited[0])
-        raise UsageError(f"{name} was changed while the program was tried: nothing was written\n  run dynx fix again")
+        raise UsageError(f"{name} was changed while dynx tried fixes: nothing was written\n  run dynx fix again")
     dirty = [file for file in report.sources if not force and _is_dirty(Path(file))]
     if dirty:
         raise UsageError(
             f"{os.path.relpath(dirty[0])} has changes that are not committed: nothing was written\n"
-            "  commit them first, apply the diff above, or overwrite them: --force, in Python force=True"
+            "  commit them first, apply the diff above, or write into the file anyway: --force, in Python force=True"
         )
     for file, text in report.sources.items():
         write(file, text)
@@ -108,16 +108,16 @@ def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
 
 
 def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:
-    """Raise UsageError, with advice to the user, if fixes of the program cannot be tried."""
+    """Raise UsageError if the first run (`base`) shows that fixes cannot be tried; `new` are the files that it wrote."""
     if base.was_stopped:
         raise UsageError(
             f"the program did not end within {limits.budget:.0f} s, and was stopped\n"
-            "  give it more time: --budget, in Python Limits(budget=); or let it end sooner"
+            "  give it more seconds with --budget, in Python Limits(budget=...), or make it end sooner"
         )
     if new:
         names = ", ".join(os.path.relpath(path) for path in new[:3]) + (", …" if len(new) > 3 else "")
         raise UsageError(
-            f"the program writes {names}, and would again in each trial; it ran once, and dynx changed nothing\n"
+            f"the program writes {names}, and would do so again in each trial: it ran once, and no fix was tried\n"
             "  if that does no harm: --allow-writes, in Python allow_writes=True"
         )
     if not base.run.compiles and not base.run.findings:
@@ -125,12 +125,13 @@ def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:
         raise UsageError(f"the program compiled nothing{reason}\n  dynx run shows what it does")
     if limits.values and (why := base.no_values or not_comparable(base)):
         raise UsageError(
-            f"--result {' '.join(limits.values)} cannot be compared: {why}\n  name tensors, numbers or lists of them"
+            f"--result {' '.join(limits.values)} cannot be compared: {why}\n"
+            "  name global variables that are tensors, numbers or lists of them"
         )
 
 
 def _is_dirty(file: Path) -> bool:
-    """Return whether the present text of a file is not committed to git; False outside of a repository."""
+    """Return whether a file has changes that are not committed to git; False outside a repository or without git."""
     command = ["git", "-C", str(file.parent), "status", "--porcelain", "--ignored", "--", file.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,7 @@
-"""Try fixes one after the other, and keep each fix that helps; later fixes are tried on top of it."""
+"""Try fixes one after the other, and keep each fix that helps; later trials run the program with all kept fixes.
+
+A plan has the changes with which the program is run (`_plan.py`); a trial compares such a run with the run before it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _LEAST = 60.0  # seconds allowed in any case
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The time budget of a search, and how it compares results."""
+    """The time budget of a search for fixes, in seconds, and how the results of two runs are compared."""
 
     budget: float = 600.0  # seconds of all runs
     tolerance: Tolerance = field(default_factory=Tolerance)
@@ -30,7 +33,7 @@ class Limits:
 
 
 class Attempt(NamedTuple):
-    """Key of a trial: the fix, and for an argument of torch.compile the function that is compiled with it."""
+    """Key of a trial: the fix, and if it is an argument of torch.compile also the function that is compiled."""
 
     fix: Fix
     function: str
@@ -50,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A fix after which its finding is gone and a new finding occurs, such as a further graph break."""
+    """A fix that removes its finding but leads to a new one, such as a further graph break, with the result of its run."""
 
     finding: Finding
     fix: Fix
@@ -59,7 +62,7 @@ class Lead(NamedTuple):
 
 @dataclass
 class Search:
-    """The state of a search: the run with all fixes that are kept, and all trials."""
+    """The state of a search for fixes: the run with all fixes kept so far (`base`), and all trials."""
 
     program: Program
     limits: Limits
@@ -83,20 +86,20 @@ class Search:
 
     @property
     def seconds_left(self) -> float:
-        """The remaining seconds of the budget."""
+        """The seconds that are left of the time budget."""
         return self.limits.budget - (time.monotonic() - self.started)
 
 
 def first_run(program: Program, limits: Limits) -> Result:
-    """Run a program without any fix; it may take the whole budget."""
+    """Return the result of the program without any fix; it may take the whole time budget."""
     return run(program, Plan(values=limits.values), timeout=limits.budget)
 
 
 def search(state: Search) -> Iterator[Trial]:
     """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended.
 
-    If no fix helps by itself, a fix that leads to a new finding is tried together with the fixes of that finding. Stances come
-    last: they do not remove a cause, but only exclude the first call from compilation.
+    If no single fix helps, a fix that leads to a new finding is tried together with the fixes of that finding. Stances come
+    last: they do not remove a cause, but only run the first call eagerly.
     """
     while True:
         if (candidate := _next(state, stances=False)) is not None:
@@ -113,9 +116,10 @@ def search(state: Search) -> Iterator[Trial]:
 
 
 def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
-    """Return the next finding and fix to try, among stances or among other fixes.
+    """Return the next finding and fix to try, among stances if `stances`, else among other fixes; None if there are none.
 
-    A fix is tried again only for a finding that is new since, or if it led to another finding before a further fix was kept.
+    A fix that was tried is tried again for a finding that is new since then. A fix that led to another finding is also tried
+    again after a further fix was kept.
     """
     if state.is_out_of_budget:
         state.leads.clear()
@@ -129,7 +133,7 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
-    """Try all ways to apply a fix until one is kept; skip marks and stances in traced code, which would fail there."""
+    """Try the ways to apply a fix until one is kept; yield the trials. Skip marks and stances in traced code: they fail."""
     state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
     if (fix.kind == "mark" or fix.is_stance) and _is_called_in_traced_code(state, fix):
         return
@@ -151,7 +155,7 @@ def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:
 
 
 def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
-    """Try the fix of a lead together with each fix of the new findings after it, until a pair is kept."""
+    """Try the fix of a lead together with each fix for the new findings, until a pair is kept; yield the trials."""
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
             both = replace(second, code=f"{lead.fix.code}; {second.code}", after=lead.fix)
@@ -167,7 +171,10 @@ def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
 
 
 def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, Result] | None:
-    """Run the program with a plan and judge the result; None if the budget is spent. A plan that helps becomes the new base."""
+    """Run the program with a plan, and return the trial and the result; None if the budget is spent.
+
+    If the fix is kept, the result becomes the new base of the search.
+    """
     if state.seconds_left < state.base.seconds:
         state.is_out_of_budget = True
         return None
@@ -190,14 +197,14 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
 
 
 def run_again(state: Search, plan: Plan) -> Result:
-    """Run the program with a plan, for at most four times the first run (or 60 s) and the remaining budget."""
+    """Run the program with a plan, within the budget, for at most 60 s or, if longer, four times the first run."""
     state.runs += 1
     timeout = min(max(_LEAST, _MARGIN * state.first.seconds), max(state.seconds_left, 1.0))
     return run(state.program, plan, timeout=timeout)
 
 
 def _learn_what_varies(state: Search) -> bool:
-    """Repeat the base run, unless it was repeated before; return whether its output differs between the two runs."""
+    """Repeat the run with all kept fixes, once per search; return whether its output varies from run to run."""
     if state.has_repeated or state.limits.values or state.seconds_left < state.base.seconds:
         return False
     state.has_repeated = True

@@ -17,12 +17,12 @@ def read(file: str) -> str:
 
 
 def write(file: str, text: str) -> None:
-    """Write a source file in its present encoding. Raises OSError, or UnicodeEncodeError if that cannot encode the text."""
+    """Write a source file in its present encoding; raise OSError, or UnicodeEncodeError if the text cannot be encoded."""
     path = Path(file)
     content = text.encode(encoding_of(path.read_bytes()))
     path.write_bytes(content)
 
 
 def encoding_of(content: bytes) -> str:
-    """Return the encoding of source code, as Python detects it; "utf-8-sig" for a byte order mark."""
+    """Return the encoding of source code, as Python detects it; "utf-8-sig" if it begins with a byte order mark."""
     return tokenize.detect_encoding(io.BytesIO(content).readline)[0]

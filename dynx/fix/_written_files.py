@@ -14,14 +14,14 @@ _OF_TOOLS = {"__pycache__", ".git", ".dynx", ".venv", "node_modules", ".mypy_cac
 
 
 class State(NamedTuple):
-    """Size and time of a file, which a write changes."""
+    """Size in bytes and modification time of a file; a write changes them."""
 
     size: int
     modified: int  # nanoseconds
 
 
 def snapshot(program: Program) -> Mapping[str, State]:
-    """Return the state of the files in the working directory and the folder of the program, by path."""
+    """Return size and time of each file in the working directory and in the folder of the program, by path."""
     found: dict[str, State] = {}
     for folder in dict.fromkeys((Path.cwd(), *([Path(program.target).absolute().parent] if not program.option else []))):
         for place, folders, names in os.walk(folder):

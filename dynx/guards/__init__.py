@@ -21,7 +21,7 @@ How a call finds its entry
 
 A compiled wrapper installs its backend as the frame evaluation callback and calls the function. When the frame begins, torch
 
-1. checks the pinned entries of the code object, without comparing their backends;
+1. checks the precompiled entries of the code object, without comparing backends (`guards.pin` adds an entry to them);
 2. checks the other entries, newest or most recently hit first: the region must be that of the wrapper or none, the backend must
    be the same object (or of the same type and equal), and all guards must hold. A hit moves the entry to the front;
 3. if none fits, compiles, unless the code object has `recompile_limit` (8) entries or was compiled
@@ -39,7 +39,7 @@ What dynx.compile guarantees
 ============================
 
 1. *A backend is a value.* `_compile/backend_value` computes a key from code, defaults, closure, globals and options. Equal keys
-   share one backend object; what could change without changing the key is compared by identity. (`keyed` is this part only.)
+   share one backend object; what could change without changing the key is compared by identity. `guards.keyed` does only this.
 2. *A key per compilation.* The backend object that torch sees exists once for each key of backend, `fullgraph`, `dynamic`,
    `mode`, `options` and configuration fingerprint, and is equal to nothing but itself. It is held weakly: it lives as long as
    compiled functions that use it.
@@ -54,12 +54,13 @@ Consequences for reading and changing the cache
 
 - A callable must first be traced back to its code objects (`_cache/target`, with `dynx._torch.compilation.unwrap`); in shared
   code the guards on the wrapped callable decide to which callable an entry belongs (`_cache/owner`).
-- An entry lives in C++ and may be freed at any time. Records (`Entry`) are plain data; a record finds its entry again through a
-  handle that dies with the guard manager, or raises `StaleEntry`.
+- An entry lives in C++ and may be freed at any time. Records (`Entry`) are plain data; `evict` and `pin` find the entry of a
+  record by a handle, or raise `StaleEntry` if the entry's guard manager was freed.
 - Freeing an entry while another thread evaluates its guards crashes. `evict`, `reset`, `pin` and `Pin.remove` wait until no
   other thread is in a call of compiled code.
-- torch cannot undo changes of an entry. The counter of `count_hits` stays in the entry, dict tags can only be removed together
-  with the entry, and an evicted entry still counts towards the limit.
+- torch cannot undo changes of an entry. The counter of `count_hits` stays in the entry. Dict tags, by which torch skips the
+  guards of modules whose dictionaries have not changed, can only be removed together with the entry. An evicted entry counts
+  towards the recompile limit.
 - Guards take microseconds and may run code of the user. They are timed on copies (`_cost/profile`), and `would_recompile`
   evaluates them once, through torch's own lookup.
 """

@@ -1,4 +1,4 @@
-"""Profiles of dynamic sizes (PGO): record them, explain them, and start the next process with them."""
+"""Profiles (PGO) of which sizes are dynamic: record a profile, explain it, and start the next process with it."""
 
 from __future__ import annotations
 

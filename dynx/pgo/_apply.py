@@ -45,7 +45,7 @@ class AppliedProfile(Handle):
 
     @property
     def replaced(self) -> frozenset[FrameKey]:
-        """The keys of functions whose key in the current source files differs, or that the files no longer contain."""
+        """The keys (`FrameProfile.key`) of functions that have another key in the current source files or are not in them."""
         gone = (match for match in self.matches if match.state != "same" and not is_elsewhere(match))
         return frozenset(match.frame.key for match in gone if match.state != "not portable")
 
@@ -76,7 +76,7 @@ def apply(profile: ProfileData, *, strict: bool) -> AppliedProfile:
     found = tuple(matches(profile.frames))
     if strict and (others := [match for match in found if match.state != "same"]):
         raise UsageError(
-            f"the profile is not of these source files: {_counted(found)}; {_listed(others)}\n"
+            f"the profile does not match the source files: {_counted(found)}; {_listed(others)}\n"
             "  run the program once without the profile and save a new one, or pass strict=False"
         )
     if text := notice(found):
@@ -85,13 +85,13 @@ def apply(profile: ProfileData, *, strict: bool) -> AppliedProfile:
 
 
 def applied_without_notice(profile: ProfileData) -> AppliedProfile:
-    """Apply a profile without warning about differences from the source files, because it will be saved again."""
+    """Apply a profile without warning about differences from the source files, since the caller saves an updated profile."""
     _require_no_compilation()
     return AppliedProfile(profile, tuple(matches(profile.frames)))
 
 
 def notice(found: Sequence[FrameMatch]) -> str | None:
-    """Return a message about the functions that differ in the source files, and whether they are used; None if none differ."""
+    """Return a message about functions that differ in the source files, and whether their sizes apply; None if none differ."""
     others = [match for match in found if match.state != "same"]
     if not others:
         return None
@@ -109,15 +109,16 @@ def notice(found: Sequence[FrameMatch]) -> str | None:
 def _require_no_compilation() -> None:
     if has_compiled():
         raise UsageError(
-            "torch has compiled functions already, so that a profile comes too late\n"
-            "  apply it before the first call of a compiled function, or call torch._dynamo.reset() before"
+            "torch has already compiled functions, so it is too late to apply a profile\n"
+            "  apply the profile before the first call of a compiled function, or call torch._dynamo.reset() before"
         )
 
 
 def _sizes(frames: Iterable[FrameProfile]) -> Mapping[CodeKey, Mapping[str, SourceProfile]]:
-    """Return the known sizes of each function, without those that stay dynamic although each graph specialized them.
+    """Return the known sizes of each function, for advice about useless dynamic sizes.
 
-    Advice to make such a size static would not help: the graphs in the caches were compiled with it dynamic.
+    Sizes that every graph specialized but that must stay dynamic are omitted: the graphs in the caches on disk were compiled
+    with these sizes dynamic, so that advice to make them static would not help.
     """
     frames = tuple(frames)
     fixed = {frame.key: always_fixed(frame.graphs) for frame in frames}

@@ -31,7 +31,7 @@ def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> Cac
 
     Works without torch, on run files. A graph that the caches reported as a hit is not a miss, whichever run stored it. The key
     of each other graph is compared part by part: torch's build, its configuration option by option, global state, inputs, names
-    of symbols, and the graph line by line. A difference that follows from another difference is left out.
+    of symbols, and the graph line by line. A difference that is a consequence of another difference is omitted.
 
     Args:
         a: the first run, which filled the caches: a run or a watch with `detail="full"`, its run file, or the recorder that
@@ -128,7 +128,7 @@ class _Comparison:
             yield other, tuple(causes_of(other, key, self._settings.get(other.settings), self._settings.get(key.settings)))
 
     def _lost(self, key: CacheKey) -> CacheCause:
-        """Return the cause of a miss whose key the first run has too."""
+        """Return the cause of a miss in the second run for a key that the first run looked up too."""
         before = self._known[digest(key)]
         if key.directory != before.directory:
             advice = "set TORCHINDUCTOR_CACHE_DIR to the same directory in both runs"
@@ -146,13 +146,13 @@ class _Comparison:
         return next((event for event in events if event.result == "bypass"), None)
 
     def _not_stored(self, key: CacheKey, bypass: CacheEvent) -> CacheCause:
-        """Return the cause of a miss on a graph that the first run could not store."""
+        """Return the cause of a miss of the second run, for a graph that bypassed the cache in the first run."""
         cache, rule = _BYPASSED[key.cache]
         reason, advice = bypass.reason or _NO_REASON, f"the first run could not store it: see `dynx rule {rule}`"
         return CacheCause("bypass", cache, reason, "looked up", key.location, advice, rule)
 
     def _bypassed(self, event: CacheEvent) -> CacheCause:
-        """Return the cause of a graph that the second run could not store, whether or not the first run could store it."""
+        """Return the cause for a graph that bypassed a cache in the second run, with what the first run reported for it."""
         cache, rule = _BYPASSED[event.cache]
         before = self._bypass_in_first(event.cache, event.location)
         if before is not None:

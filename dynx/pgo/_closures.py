@@ -22,8 +22,9 @@ def stable_closure_hash() -> StableClosureHash:
     """Hash the functions in a closure by code, names and constants, so that the profile (PGO) fits in the next process.
 
     torch uses `hash()` of the code objects, which depends on PYTHONHASHSEED and on addresses: for a function with a closure,
-    torch learns the dynamic sizes again in each process, and the stored profile grows each time. Applies to torch's own profile
-    too. Install it in each process before the first compilation. torch 2.11 does not hash closures, and is not changed.
+    torch learns the dynamic sizes again in each process, and the stored profile grows each time. The new hash applies to
+    torch's own profile too. Call this function in each process before the first compilation. torch 2.11 does not hash closures,
+    and is not changed.
 
     The hash depends on the version of Python, as bytecode does.
 

@@ -25,7 +25,7 @@ def explained(
         source: Yield only sizes of this source: `L['x']`, or `x` for short. None: all.
         dim: Yield only sizes of this dim. None: all.
         lines: The line that first used a source, by key of the function and source.
-        fixed: The line that specialized a size, by key of the function, source and dim.
+        fixed: The line that specialized a dynamic size to one value, by key of the function, source and dim.
     """
     for frame in profile.frames:
         for name, known in sorted(frame.sources.items()):

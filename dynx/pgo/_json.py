@@ -1,4 +1,4 @@
-"""Write and read profiles as JSON. Reading is strict: a profile that was read in part would make other sizes dynamic.
+"""Write and read profiles as JSON. One invalid value makes the whole file invalid, since a part would make other sizes dynamic.
 
 Sizes are numbers, `"dynamic"`, or null if unknown; the output is sorted, so that equal profiles give equal files.
 """
@@ -59,7 +59,7 @@ def _frame_text(frame: FrameProfile) -> str:
 
 
 def _graph_data(graph: Graph) -> dict[str, list[list[Any]]]:
-    """Return a graph as a dict from source to lists, each of a dim and a value, or of a dim and the bounds of a symbol."""
+    """Return a graph as a dict from source to lists `[dim, value]` for a static size, or `[dim, low, high]` for a symbol."""
     data: dict[str, list[list[Any]]] = {}
     for source, dim, marked, low, high in graph:
         data.setdefault(source, []).append([dim, low, high] if marked else [dim, low])
@@ -82,15 +82,15 @@ def _plain(value: Any) -> Any:
 def read(data: bytes) -> ProfileData:
     """Return the profile in a JSON text. Raises InvalidProfile for anything else."""
     if len(data) > MAX_BYTES:
-        raise InvalidProfile(f"it has {len(data)} bytes, more than the {MAX_BYTES} that dynx reads")
+        raise InvalidProfile(f"the profile has {len(data)} bytes, dynx reads at most {MAX_BYTES}")
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InvalidProfile(f"it is no JSON: {error}") from None
+        raise InvalidProfile(f"the file is not JSON: {error}") from None
     if not isinstance(document, dict) or "dynx_profile" not in document:
-        raise InvalidProfile("it is no profile of dynx: it has no key 'dynx_profile'")
+        raise InvalidProfile("the JSON has no key 'dynx_profile'")
     if document["dynx_profile"] != SCHEMA:
-        raise InvalidProfile(f"it has the schema {document['dynx_profile']!r:.40}; this dynx reads schema {SCHEMA}")
+        raise InvalidProfile(f"the file has schema {document['dynx_profile']!r:.40}; this dynx reads schema {SCHEMA}")
     with _within("frames"):
         listed = _list(document.get("frames"))
     frames = [_frame(frame, index) for index, frame in enumerate(listed)]
@@ -104,7 +104,7 @@ def read(data: bytes) -> ProfileData:
 
 @contextmanager
 def _within(*path: object) -> Iterator[None]:
-    """Add the path in the document to an error message; for speed, readers of values do not track the path."""
+    """Prepend `path`, the position in the JSON document, to the message of an InvalidProfile."""
     try:
         yield
     except InvalidProfile as error:
@@ -129,7 +129,7 @@ def _closure(value: Any) -> int | None:
         return None
     if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
         return int(value, 16)
-    raise InvalidProfile("its closure is no hexadecimal number")
+    raise InvalidProfile("'closure' is not a hexadecimal number")
 
 
 def _source(name: str, data: Any) -> SourceProfile:
@@ -138,7 +138,7 @@ def _source(name: str, data: Any) -> SourceProfile:
         size = _sizes(get("size"), ())
         stride = _sizes(get("stride"), _PRODUCTS[: len(size)] if isinstance(size, tuple) else _PRODUCTS)
         if isinstance(size, tuple) and isinstance(stride, tuple) and len(size) != len(stride):
-            raise InvalidProfile(f"it has {len(size)} sizes and {len(stride)} strides")
+            raise InvalidProfile(f"the tensor has {len(size)} sizes, but {len(stride)} strides")
         seen = tuple([_seen(item) for item in _list(get("seen", []))])
         return SourceProfile(_number(get("scalar")), size, stride, seen)
     except InvalidProfile as error:
@@ -151,7 +151,7 @@ def _graph(data: Any) -> Graph:
 
 def _graph_size(source: str, data: Any) -> GraphSize:
     if len(_list(data)) not in (2, 3):
-        raise InvalidProfile("a size of a graph is no list of dim and value, or of dim and bounds")
+        raise InvalidProfile("a size of a graph is neither a list [dim, value] nor a list [dim, low, high]")
     dim, values = data[0], data[1:]
     if dim is not None:
         _count(dim)
@@ -159,19 +159,19 @@ def _graph_size(source: str, data: Any) -> GraphSize:
         if (value is None and len(values) == 2) or (dim is not None and type(value) is int and 0 <= value <= _MAX):
             continue
         if dim is not None or _number(value) in (None, DYNAMIC):
-            raise InvalidProfile("the sizes of a graph have a value that is not a size, such as a negative number")
+            raise InvalidProfile("a value or bound of a graph is not a size: a size is a non-negative int")
     return GraphSize(source, dim, len(values) == 2, values[0], values[-1])
 
 
 def _seen(data: Any) -> Seen:
     if type(data) is not list or len(data) != 4:
-        raise InvalidProfile("a value is no list of dim, value, run and compile id")
+        raise InvalidProfile("an item of 'seen' is not a list [dim, value, run, compile id]")
     dim, value, run, compile_id = data
     if dim is not None:
         if type(dim) is not int or type(value) is not int or not (0 <= dim < _MAX_COUNT and 0 <= value <= _MAX):
-            raise InvalidProfile("a value is no size, which is an int from 0 on")
+            raise InvalidProfile("a value in 'seen' is not a size: a size is a non-negative int")
     elif (value := _number(value)) is None or value == DYNAMIC:
-        raise InvalidProfile("a value is no number")
+        raise InvalidProfile("a value in 'seen' is not a number")
     # the checks of `_text`, inlined for speed: compile ids are a third of all texts
     if type(compile_id) is not str or len(compile_id) > _SHORT or not compile_id.isprintable():
         compile_id = _text(compile_id)
@@ -179,28 +179,28 @@ def _seen(data: Any) -> Seen:
 
 
 def _sizes(value: Any, texts: tuple[str, ...]) -> Atoms:
-    """Return sizes or strides; `texts` are the strings that an item may be besides `"dynamic"`."""
+    """Return sizes or strides; `texts` are the strings that an item may be, apart from `"dynamic"`."""
     if value is None or value == DYNAMIC:
         return DYNAMIC if value else None
     sizes = _list(value)
     if len(sizes) > _MAX_DIMS:
-        raise InvalidProfile(f"it has {len(sizes)} dims, torch allows {_MAX_DIMS}")
+        raise InvalidProfile(f"the tensor has {len(sizes)} dims, torch allows {_MAX_DIMS}")
     return tuple([size if type(size) is int and 0 <= size <= _MAX else _no_number(size, texts) for size in sizes])
 
 
 def _no_number(value: Any, texts: tuple[str, ...]) -> str | None:
     if value is None or value == DYNAMIC or (isinstance(value, str) and value in texts):
         return value
-    raise InvalidProfile(f"{value!r:.40} is no size, which is an int from 0 on")
+    raise InvalidProfile(f"{value!r:.40} is not a size: a size is a non-negative int")
 
 
 def _number(value: Any) -> Atom:
-    """Return a number that is not a size, such as an argument `k`; for a tensor, it is `"dynamic"`."""
+    """Return the value of an int or float, such as an argument `k`; `"dynamic"` if the source is a tensor."""
     if (type(value) is int and _MIN <= value <= _MAX) or (type(value) is float and math.isfinite(value)):
         return value
     if value is None or (isinstance(value, str) and value in (DYNAMIC, *NOT_FINITE)):
         return value
-    raise InvalidProfile(f"{value!r:.40} is no number")
+    raise InvalidProfile(f"{value!r:.40} is not a number")
 
 
 _PRODUCTS = tuple(f"size({dim})*stride({dim})" for dim in range(_MAX_DIMS))
@@ -210,25 +210,25 @@ def _text(value: Any) -> str:
     if type(value) is str and len(value) <= _MAX_TEXT and value.isprintable():
         return value
     if not isinstance(value, str):
-        raise InvalidProfile("a text is missing, or no text")
+        raise InvalidProfile("a string is missing, or is not a string")
     if len(value) > _MAX_TEXT:
-        raise InvalidProfile(f"a text has {len(value)} characters, more than the {_MAX_TEXT} that dynx reads")
+        raise InvalidProfile(f"a string has {len(value)} characters, dynx reads at most {_MAX_TEXT}")
     return visible(value)
 
 
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MAX_COUNT:
-        raise InvalidProfile("a line or dim is missing, or no number")
+        raise InvalidProfile("a line or dim is missing, or is not a non-negative int")
     return value
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise InvalidProfile("a list is missing, or no list")
+        raise InvalidProfile("a list is missing, or is not a list")
     return value
 
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidProfile("an object is missing, or no object")
+        raise InvalidProfile("an object is missing, or is not an object")
     return value

@@ -1,9 +1,10 @@
-"""Choose among the graphs that earlier runs compiled, and find the sizes that were dynamic in them without use.
+"""Choose among the graphs that earlier runs compiled, and find sizes that were dynamic although every graph specialized them.
 
 A process finds a graph in the caches on disk only if the same sizes are dynamic as when the graph was stored. With a profile,
 torch makes every size dynamic that ever had two values, and so may trace a graph that no run has compiled: a loop over
 `x.size(0)` specializes the size to each value in turn, and `x[:, :16]` has a separate graph for a width of 16. Therefore a
-profile stores the sizes with which each graph of a function was compiled; a call that fits a graph is traced with its sizes.
+profile stores which sizes were static or dynamic in each graph of a function; a call that fits a stored graph is traced with
+the same sizes dynamic.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MAX_STATIC = 3  # graphs with static sizes of a function; torch gives up after 
 
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
-    """Return the sizes with which a graph was compiled, without sizes that the program itself marked as dynamic."""
+    """Return the sizes of a compiled graph, static and dynamic, without sizes that the program itself marked as dynamic."""
     symbol_of = {source: symbol for symbol in symbols for source in symbol.sources}
     latest = {update.source: update for update in updates}
     found = (size for update in latest.values() for size in _sizes_of(update, symbol_of))
@@ -62,7 +63,9 @@ def symbol_name(source: str, dim: int | None) -> str:
 
 
 def chooser(graphs: Mapping[CodeKey, tuple[Graph, ...]]) -> Callable[[Traced], Graph | None]:
-    """Return a function that chooses the graph with whose sizes to trace a call: the fitting graph with the most symbols.
+    """Return a function that selects the stored graph whose static and dynamic sizes the trace of a call should use, or None.
+
+    Of the graphs that fit the sizes of the call, it selects the graph with the most symbols.
 
     If a size of the call is at the limit of a comparison in the program, the trace may take the other branch, as `x[:, :16]`
     does for a width of 16. Graphs without such a size are preferred.
@@ -108,9 +111,10 @@ def _value(size: GraphSize, sizes: tuple[int, ...] | float) -> float | None:
 
 
 def needless(graphs: Iterable[Graph]) -> set[Place]:
-    """Return the sizes that were specialized in each graph in which they were dynamic, and that are static in another graph.
+    """Return the useless dynamic sizes that can be made static without a new compilation.
 
-    That other graph must have no useful size static. Without such a graph, making the size static would need a new compilation.
+    A dynamic size is useless if every graph specialized it to one value, else useful. It can be made static if it is static
+    in a stored graph in which all useful sizes are dynamic.
     """
     graphs = tuple(graphs)
     useful = _useful(graphs)
@@ -119,7 +123,7 @@ def needless(graphs: Iterable[Graph]) -> set[Place]:
 
 
 def always_fixed(graphs: Iterable[Graph]) -> set[Place]:
-    """Return the sizes that each graph specialized in which they were dynamic, except those in `needless`."""
+    """Return the useless dynamic sizes (see `needless`) that cannot be made static without a new compilation."""
     graphs = tuple(graphs)
     return _marked(graphs) - _useful(graphs) - needless(graphs)
 
@@ -129,7 +133,7 @@ def _marked(graphs: Iterable[Graph]) -> set[Place]:
 
 
 def _changing(graphs: Iterable[Graph]) -> set[Place]:
-    """Return the sizes that are static with different values, as in graphs of several ranks."""
+    """Return the sizes that have different values in different graphs, as when several processes compiled static graphs."""
     values: dict[Place, set[object]] = {}
     for graph in graphs:
         for size in graph:

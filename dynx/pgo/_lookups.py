@@ -22,7 +22,7 @@ class HasCacheKeys(Protocol):
 
 
 class Lookup(NamedTuple):
-    """A key of a run, and whether the cache had it; None if the run does not record that."""
+    """A cache key that torch looked up, and whether it was a hit; None if the run did not record that."""
 
     key: CacheKey
     is_hit: bool | None
@@ -59,12 +59,12 @@ def _compilations(run: HasCacheKeys) -> Iterator[list[Lookup]]:
 
 
 def _is_hit(results: set[str]) -> bool | None:
-    """Return whether the lookups of a compilation in one cache were hits; None if there were none, or hits and misses."""
+    """Return whether the lookups of a compilation in one cache were hits; None without hit or miss, or with both."""
     return {"hit"} <= results if ("hit" in results) != ("miss" in results) else None
 
 
 def digest(key: CacheKey) -> tuple[str, str]:
-    """Return the identity of a key: the cache and the hash."""
+    """Return what identifies a key: the name of the cache and the hash."""
     return key.cache, key.digest
 
 
@@ -74,6 +74,6 @@ def function_of(location: Location | None) -> tuple[str, str] | None:
 
 
 def of_function(events: Iterable[CacheEvent], cache: str, location: Location | None) -> list[CacheEvent]:
-    """Return the events of one cache and function."""
+    """Return the events (hits, misses, bypasses) of one cache for the function at `location`."""
     function = function_of(location)
     return [event for event in events if event.cache == cache and function_of(event.location) == function]

@@ -17,7 +17,7 @@ _RESUMES = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
 
 
 def described(frames: Iterable[FrameProfile]) -> Iterator[FrameProfile]:
-    """Yield the frames, with the qualified name and source hash of each function whose file is unchanged."""
+    """Yield the frames; if the file of a function is unchanged, its frame gets the qualified name and a hash of its source."""
     hash_of = cache(file_hash)
     for frame in frames:
         function = function_at(functions_in(frame.file), _own_name(frame.name), frame.line)
@@ -72,9 +72,10 @@ def _is_namesake(function: SourceFunction, frame: FrameProfile) -> bool:
 
 
 def present_frame(match: FrameMatch) -> FrameProfile | None:
-    """Return a frame as torch identifies its function now; None if the function is gone, or its hash is not portable.
+    """Return a frame with the key that its function has in the current source files.
 
-    A file that was not found may have another path: torch identifies it by its content.
+    Return None if the function is gone, or if its closure hash differs in every process. A frame whose file was not found is
+    returned unchanged: the file may have another path, and torch identifies files by content.
     """
     if match.state == "same" or is_elsewhere(match):
         return match.frame
@@ -94,9 +95,9 @@ def _own_name(name: str) -> str:
 
 
 def _present(file: str, wanted: str, hash_of: Callable[[str], str]) -> str | None:
-    """Return the path of a source file: the recorded path, else one that ends alike in the working directory or `sys.path`.
+    """Return the path of a source file: as recorded, else with the same ending in the working directory or `sys.path`.
 
-    The common ending must include folder and name of the file; the name is enough for a file with the same content.
+    Folder and name must be equal; for a file with the same content, the name is enough. Return None if there is no such file.
     """
     if os.path.isfile(file):
         return file

@@ -75,7 +75,7 @@ def _generality(graph: Graph) -> tuple[int, int, str]:
 
 
 def _join_extra(a: Mapping[str, object], b: Mapping[str, object]) -> dict[str, object]:
-    """Join the fields that a newer dynx wrote; of two values keep the alphabetically first, so that order does not matter."""
+    """Join the fields that a newer dynx wrote; if the values differ, keep the alphabetically first, whichever side has it."""
     return {key: min((side[key] for side in (a, b) if key in side), key=str) for key in sorted({*a, *b})}
 
 
@@ -108,7 +108,7 @@ def _atoms(a: Atoms, b: Atoms) -> Atoms:
 
 
 def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """Return the smallest and the largest values of each dim, each with its first run and compilation, sorted."""
+    """Return the smallest and largest values of each dim, sorted, each with the run and compilation that had it first."""
     values: dict[tuple[int | None, object], Seen] = {}
     for one in sorted(seen, key=Seen.order, reverse=True):
         values[one.dim, one.value] = one
@@ -145,11 +145,11 @@ def _dims(frame: FrameProfile | None, source: str) -> Iterator[tuple[int | None,
 
 
 def forgotten(frames: Iterable[FrameProfile], forget: Selects, *, with_graphs: bool) -> Iterator[FrameProfile]:
-    """Yield the frames with the dynamic sizes that `forget(frame, source, dim)` selects made unknown.
+    """Yield the frames without the dynamic sizes for which `forget(frame, source, dim)` returns True: they become unknown.
 
-    An unknown size is static in the next run until it has a second value there; a size with a known value would become dynamic
-    at once if that run starts with another value. With `with_graphs`, the graphs in which the size is dynamic are removed too;
-    without, the size is dynamic again in calls that only such a graph fits.
+    An unknown size is static in the next run until it has a second value in that run; a size with a known value would become
+    dynamic at the first other value. `with_graphs` also removes the stored graphs in which such a size is dynamic; otherwise it
+    is dynamic again in calls that fit no other stored graph.
     """
     for frame in frames:
         sources = {name: _forget(frame, name, source, forget) for name, source in frame.sources.items()}
@@ -172,7 +172,7 @@ def _forget(frame: FrameProfile, name: str, source: SourceProfile, forget: Selec
 
 
 def joined(profiles: Iterable[ProfileData]) -> ProfileData:
-    """Return the join of profiles."""
+    """Return all profiles joined into one."""
     return reduce(_join_profiles, profiles, ProfileData())
 
 

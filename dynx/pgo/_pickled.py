@@ -34,37 +34,37 @@ def read(data: bytes) -> Mapping[Any, Any]:
     Raises InvalidProfile if the data are truncated, too large, or contain anything that torch does not write into a profile.
     """
     if len(data) > MAX_BYTES:
-        raise InvalidProfile(f"it has {len(data)} bytes, more than the {MAX_BYTES} that dynx reads")
+        raise InvalidProfile(f"the file has {len(data)} bytes, dynx reads at most {MAX_BYTES}")
     _check_opcodes(data)
     try:
         state = _Reader(io.BytesIO(data)).load()
     except InvalidProfile:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged pickle raises whatever its opcodes lead to
-        raise InvalidProfile(f"it cannot be read: {type(error).__name__}: {error}") from None
+        raise InvalidProfile(f"the file cannot be unpickled: {type(error).__name__}: {error}") from None
     if not isinstance(state, dict):
-        raise InvalidProfile(f"it contains a {type(state).__name__}, expected a dict of functions")
+        raise InvalidProfile(f"the file contains a {type(state).__name__}, expected a dict from functions to sizes")
     return state
 
 
 def _check_opcodes(data: bytes) -> None:
-    """Reject opcodes that torch's profiles do not have, and object numbers that would make pickle allocate gigabytes."""
+    """Raise InvalidProfile for opcodes that torch's profiles do not have, and memo indices that would allocate gigabytes."""
     count, allowed = 0, frozenset(_OPCODES.split())
     try:
         for opcode, argument, position in pickletools.genops(data):
             count += 1
             if opcode.name not in allowed:
-                raise InvalidProfile(f"at byte {position} it has the opcode {opcode.name}, which torch's profiles do not have")
+                raise InvalidProfile(f"byte {position} is the pickle opcode {opcode.name}, which torch's profiles do not have")
             if opcode.name in ("BINPUT", "LONG_BINPUT") and isinstance(argument, int) and argument > count:
-                raise InvalidProfile(f"at byte {position} it stores object number {argument}, after {count} opcodes")
+                raise InvalidProfile(f"byte {position} stores memo object {argument} after only {count} opcodes")
     except InvalidProfile:
         raise
     except Exception as error:  # noqa: BLE001 - likewise
-        raise InvalidProfile(f"it is truncated, or no pickle: {error}") from None
+        raise InvalidProfile(f"the file is truncated, or not a pickle: {error}") from None
 
 
 class _Reader(pickle.Unpickler):
-    """Replaces classes of torch by empty classes, new for each file because a pickle can set attributes of a class."""
+    """An unpickler that replaces classes of torch by empty classes, new for each file as a pickle can set class attributes."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -75,7 +75,7 @@ class _Reader(pickle.Unpickler):
             return defaultdict
         if module == "torch._dynamo.pgo" and name in self._classes:
             return self._classes[name]
-        raise InvalidProfile(f"it names {module}.{name}, which torch's profiles do not contain; nothing was executed")
+        raise InvalidProfile(f"the file refers to {module}.{name}, which torch's profiles do not contain; nothing was executed")
 
 
 class _Empty:

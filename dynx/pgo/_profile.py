@@ -38,8 +38,8 @@ class Profile(ProfileData):
     """A profile of dynamic sizes: which sizes of a program are static or dynamic, by function and source.
 
     torch keeps such a profile (PGO, profile-guided optimization) as a pickle for one job and rank. A `Profile` is saved as JSON
-    that can be read, compared, merged over runs and ranks, and applied in another process or checkout. That process compiles
-    each graph once, with the sizes dynamic that were dynamic at the end of the recorded runs.
+    that can be read, compared, merged over runs and ranks, and applied in another process or checkout. That process does not
+    recompile to learn dynamic sizes: it starts with the sizes dynamic that were dynamic at the end of the recorded runs.
 
     Example:
         >>> import os, tempfile, torch
@@ -170,9 +170,9 @@ class Profile(ProfileData):
     def apply(self, *, strict: bool = False) -> AppliedProfile:
         """Make torch start with this profile in this process, also after `torch._dynamo.reset()`, until the handle is removed.
 
-        torch finds a function by the content of its file, its first line and name. If a file has changed, the sizes of a
-        function apply at the function's new line if its text, or else its name, is the same; a `DynxWarning` reports both.
-        Functions with a closure get a hash that is the same in every process, see `stable_closure_hash`.
+        torch finds a function by the content of its file, its first line and name. If a file has changed, the sizes apply to
+        the function with the same text, or else the same qualified name; a `DynxWarning` lists functions that differ. Functions
+        with a closure get a hash that is the same in every process, see `stable_closure_hash`.
 
         Args:
             strict: raise instead of warning.
@@ -186,9 +186,10 @@ class Profile(ProfileData):
         return apply(self, strict=strict)
 
     def verify(self) -> ProfileMatches:
-        """Return for each function whether the source has it: same, moved, changed or gone; or not portable to other processes.
+        """Return for each function its state in the current source files: same, moved, changed, gone, or not portable.
 
-        A file is searched at its path, then by folder and name below the current folder and `sys.path`.
+        "Not portable": torch's hash of its closure differs in every process. A file is searched at its path, then by folder and
+        name below the working directory and `sys.path`.
         """
         return ProfileMatches(tuple(matches(self.frames)))
 
@@ -221,7 +222,7 @@ def _dynamic_source(name: str, dim: int | None) -> str:
 
 
 def require_folder(path: Path) -> None:
-    """Raise FileNotFoundError if the folder of a file does not exist; it may be mistyped, so it is not created."""
+    """Raise FileNotFoundError if the folder of `path` does not exist; it is not created, since the path may be mistyped."""
     if not path.parent.exists():
         raise FileNotFoundError(
             errno.ENOENT, "no such folder for the profile: create it, or correct the path", str(path.parent)
@@ -229,13 +230,13 @@ def require_folder(path: Path) -> None:
 
 
 def _bytes_of(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, but at most one byte more than a profile may have."""
+    """Return the contents of a file, cut one byte above the largest allowed size of a profile."""
     with Path(path).open("rb") as file:
         return file.read(_pickled.MAX_BYTES + 1)
 
 
 def _selection(sizes: Sizes | None) -> Any:
-    """Return a predicate of frame, source and dim."""
+    """Return a function of frame, source and dim that returns whether `sizes` selects that size."""
     if isinstance(sizes, str):
         try:
             pattern = re.compile(sizes)

@@ -40,7 +40,7 @@ Place = tuple[RawCodeId, str, int | None]  # function, source, dim
 
 
 class Recorder(Handle):
-    """Records the values of sizes and numbers while torch compiles; a context manager.
+    """Handle and context manager that records the values of sizes and numbers (int and float inputs) while torch compiles.
 
     Recorded values stay readable after `remove()`, and after `torch._dynamo.reset()`.
     """
@@ -74,7 +74,7 @@ class Recorder(Handle):
 
     @property
     def cache_settings(self) -> tuple[KeySettings, ...]:
-        """torch's configurations, to which `cache_keys` refer."""
+        """The values of torch's configuration options at the lookups of `cache_keys`, each set of values once."""
         return tuple(event for event in self._events if isinstance(event, KeySettings))
 
     @property
@@ -86,8 +86,8 @@ class Recorder(Handle):
         """Return the profile of the recorded compilations, joined with the applied profiles.
 
         Args:
-            prune: leave out the sizes in `prunable()`. They would change the graph of the next process: a dynamic size that is
-                specialized changes the name of a symbol, or adds a runtime assertion.
+            prune: leave out the sizes in `prunable()`. Even a dynamic size that is specialized changes the graph of the next
+                process: the name of another symbol changes, or a runtime assertion is added.
         """
         import torch
 
@@ -104,10 +104,10 @@ class Recorder(Handle):
         return profile.prune(drop=self._prunable(profile)) if prune else profile
 
     def prunable(self) -> tuple[PrunableSize, ...]:
-        """Return the sizes that are dynamic in the profile although each graph specialized them, with the line that did.
+        """Return the dynamic sizes of the profile that every graph specialized to one value, with the line that did so.
 
-        Contains only sizes that are static in a graph in which all useful sizes are dynamic: the next process finds that graph
-        in the caches. With any other size static, it would compile a new graph.
+        Contains only sizes that can be made static without a new compilation: the size is static in a graph in which every size
+        that is not specialized in all graphs is dynamic, so the next process finds this graph in the caches on disk.
         """
         return self._prunable(self.profile(prune=False))
 
@@ -183,7 +183,7 @@ class Recorder(Handle):
 def record(run: str | None = None) -> Recorder:
     """Record which values make sizes and numbers dynamic, while torch compiles.
 
-    An observer: what torch compiles is the same with and without it.
+    Recording only observes: torch compiles the same graphs with and without it.
 
     Args:
         run: a name for this run in profiles; by default the time and the process id.
@@ -216,7 +216,7 @@ def _dynamic_places(updates: list[RawUpdate]) -> Iterator[Place]:
 
 
 def _key(code: RawCodeId) -> tuple[str, int, str, int | None]:
-    """Return the key that a FrameProfile of this function has."""
+    """Return the `FrameProfile.key` of a function."""
     return code.file_hash, code.line, code.name, code.closure
 
 

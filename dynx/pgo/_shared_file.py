@@ -14,7 +14,7 @@ from dynx.pgo._profile import Profile, require_folder
 
 
 def load_all(path: Path) -> Profile:
-    """Return the profile in a file, joined with those that processes wrote beside it because they could not lock it.
+    """Return the profile in a file, joined with the separate files of processes that could not lock it (see `update`).
 
     Returns an empty profile if there is no such file. Raises OSError and BadProfile as `Profile.load` does, and
     FileNotFoundError if there is no such folder.
@@ -27,7 +27,7 @@ def load_all(path: Path) -> Profile:
 def update(path: Path, change: Callable[[Profile], Profile]) -> Path:
     """Replace the profile in a file by `change(profile)` under a lock; return the path of the file that was written.
 
-    If the file system cannot lock files, as some network file systems, this process writes a separate file beside it,
+    If the file system has no locks, as some network file systems, this process writes a separate file in the same folder,
     `profile.pid-<host>-<pid>.json`, which `load_all` reads too.
 
     Raises OSError if neither file can be written, and BadProfile if the file is not a profile, which is left unchanged.
@@ -51,7 +51,7 @@ class NotLocked(OSError):
 def _locked(path: Path) -> Iterator[None]:
     """Hold a lock on a lock file beside `path`, and delete the lock file at the end.
 
-    `path` itself is replaced, so it cannot be locked. A process that waited may hold a deleted lock file, and then tries again.
+    `path` itself cannot be locked, since it is replaced. A process whose lock file was deleted while it waited tries again.
     """
     try:
         import fcntl
@@ -83,6 +83,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _beside(path: Path) -> list[Path]:
-    """Return the files of single processes, which `update` names `profile.pid-<host>-<number>.json`."""
+    """Return the separate files beside `path` of processes that could not lock it: `profile.pid-<host>-<pid>.json`."""
     name = re.compile(rf"{re.escape(path.stem)}\.pid-.+-\d+{re.escape(path.suffix)}")
     return sorted(file for file in path.parent.iterdir() if name.fullmatch(file.name)) if path.parent.is_dir() else []

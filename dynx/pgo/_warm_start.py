@@ -21,7 +21,7 @@ from dynx.symbols._install import active
 
 
 class WarmStart(Handle):
-    """Handle of a warm start: `remove()` saves the profile; without it, the profile is saved when the interpreter exits.
+    """Handle of a warm start: `remove()` saves the profile, at the latest when the interpreter exits.
 
     `matches` lists which functions of the profile are in the current source files.
     """
@@ -43,7 +43,7 @@ class WarmStart(Handle):
 
     @property
     def matches(self) -> tuple[FrameMatch, ...]:
-        """Whether the source files have each function of the profile: the same, moved, changed or gone."""
+        """The state of each function in the current source files: same, moved, changed, gone, or not portable."""
         return self._applied.matches
 
     def remove(self) -> None:
@@ -78,8 +78,8 @@ def warm_start(path: str | os.PathLike[str]) -> WarmStart:
     (`Profile.apply`), and symbols have the same names (`symbols.install`). Call it before the first compilation. `dynx run
     --pgo profile.json` does the same for a program that is not changed.
 
-    All ranks of a job may share the file; a missing file counts as an empty profile. The first process with dynx's names of
-    symbols misses the caches. A scheme for names that is already installed is kept.
+    All ranks of a job may share the file; a missing file counts as an empty profile. Since symbols get other names,
+    the first process with a warm start misses the caches. A scheme that `symbols.install` has already installed stays in use.
 
     Args:
         path: the profile, in a folder that exists.

@@ -16,7 +16,7 @@ from dynx.records.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class GuardInfo(Record):
-    """One condition under which compiled code may run."""
+    """A guard: one condition under which compiled code may run."""
 
     kind: GuardKind
     source: str  # "x.size()[0]", as in recompile reasons; empty for global state
@@ -33,7 +33,7 @@ class GuardInfo(Record):
 
     @property
     def is_on_library(self) -> bool:
-        """Whether the guard checks an imported module or a built-in function, or that two sources are the same object."""
+        """Whether the guard checks an imported module, a built-in function, or that two sources are the same object (alias)."""
         return self.source.startswith(("G['__", "G['torch']", "torch.")) or self.kind == "alias"
 
 
@@ -73,7 +73,7 @@ class Entry(Shown):
 
     @property
     def guards(self) -> tuple[GuardInfo, ...]:
-        """The guards of all values of the tree."""
+        """All guards of the entry."""
         return tuple(guard for _, node in self.tree.walk() for guard in node.guards)
 
     @property
@@ -109,7 +109,8 @@ class CacheReport(Shown):
 class Verdict(Shown):
     """What torch would do with a call, predicted without running it. Its truth value is True if torch would compile.
 
-    `reasons` has the failing guard of each cache entry. `unknown` lists questions that only a run of the function can decide.
+    `reasons` has the failing guard of each cache entry. `unknown` lists further code that the call may
+    compile, which only a run of the function decides.
     """
 
     outcome: Literal["hit", "compile", "recompile", "eager", "unknown"]
@@ -121,7 +122,7 @@ class Verdict(Shown):
 
     @property
     def hit(self) -> bool:
-        """Whether an existing cache entry would run the call."""
+        """Whether the call would run an existing cache entry."""
         return self.outcome == "hit"
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class KeySettings(Record):
-    """The values of torch's configuration in a cache key; most keys of a run share them."""
+    """The configuration values of torch that a cache key covers; most keys of a run share one such record."""
 
     digest: str
     values: Mapping[str, str]  # "torch._inductor.config.max_autotune": "False"
@@ -44,7 +44,7 @@ class CacheKey(Record):
 
     @property
     def key(self) -> tuple[int, str]:
-        """The generation and the compile id, as in `Compile.key`."""
+        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
         return self.generation, self.id
 
 
@@ -65,9 +65,9 @@ CauseKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class CacheCause(Record):
-    """One reason why a graph of the second run is not found under the key of the first run.
+    """One reason why graphs of the second run are not found in the caches that the first run filled.
 
-    `count` is the number of graphs with this reason, `rule` the advice rule that applies, if there is one.
+    `count` is the number of graphs with this reason, `rule` the id of the rule whose advice applies, such as DX102, or None.
     """
 
     kind: CauseKind
@@ -84,7 +84,7 @@ class CacheCause(Record):
 class CacheDiff(Shown):
     """The result of `pgo.cachediff`: why graphs of the second run miss the caches that the first run filled.
 
-    Its truth value is False if every graph of the second run was found, whichever run stored it, and none bypassed the caches.
+    Its truth value is False if every graph of the second run was found in the caches, and none bypassed them.
     """
 
     causes: tuple[CacheCause, ...] = ()

@@ -32,7 +32,7 @@ DiffKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Diff(Record):
-    """One difference between both sides after a call."""
+    """One difference between the eager and the compiled side after a call."""
 
     path: str  # "result[0]", "args[0].weight", "self.count", "closure.total", "globals.seen", "Model.calls"
     eager: str
@@ -44,7 +44,7 @@ class Diff(Record):
 
 @dataclass(frozen=True, slots=True)
 class Leak(Record):
-    """An object of the program itself that the calls changed: code reached it in a way that `check` does not follow."""
+    """An object of the program, not a copy, that the calls changed: code reached it in a way that `check` does not follow."""
 
     path: str  # "settings.limits", "seen in main"
     before: str
@@ -81,8 +81,8 @@ class CheckReport(Shown):
     def outcome(self) -> Outcome:
         """The result of the comparison.
 
-        "not isolated" if the two sides may have changed the same objects: then the comparison proves neither equality nor a
-        difference. "vacuous" if nothing was compiled.
+        "not isolated" if the eager and the compiled side may have changed the same objects: then the comparison proves nothing.
+        "vacuous" if nothing was compiled and nothing differs.
         """
         if self.leaks:
             return "not isolated"
@@ -103,7 +103,7 @@ class CheckReport(Shown):
         return self.outcome == "same"
 
     def assert_ok(self) -> None:
-        """Raise `CompiledDiffers` if something differs or nothing was compiled, or `NotIsolated` if nothing is proven."""
+        """Raise `NotIsolated` if the outcome is "not isolated", `CompiledDiffers` if it is "different" or "vacuous"."""
         if not self.ok:
             from dynx.errors import CompiledDiffers, NotIsolated
 
@@ -140,13 +140,13 @@ class CheckReport(Shown):
         yield from (f"  {note}" for note in self.notes)
 
     def call_of(self, diff: Diff) -> str:
-        """Return the number of the call at which something differs, and whether the call came after `change`."""
+        """Return the call at which something differs, and whether it came after `change`: `call 2, after the change`."""
         is_after = self.changed_at is not None and diff.call >= self.changed_at
         return f"call {diff.call}, after the change" if is_after else f"call {diff.call}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Limits of the outcome, one text each: settings that were aligned, and what to do if nothing is proven."""
+        """What limits the outcome, as texts: aligned random numbers, objects that were not watched or not copied."""
         notes = []
         if self.draws and self.settings.get(FALLBACK_RANDOM):
             notes.append(f'random numbers were aligned ({FALLBACK_RANDOM} = True); rng="as is" compares the compiled ones')

@@ -1,7 +1,7 @@
 """Convert records to JSON data and back.
 
-Reading is lenient in one direction only: a field that this version does not know is kept in `extra`; a field of the wrong type
-makes the whole record invalid, because a partly read record would be wrong.
+A reader keeps fields that its version of dynx does not know, in `extra`. A field of the wrong type makes the whole record
+invalid, because a partly read record would be wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class InvalidRecord(ValueError):
 
 
 def register(name: str, cls: type[Record]) -> None:
-    """Make `name` the `"type"` of records of class `cls` in JSON, by which a reader finds the class.
+    """Make `name` the value of `"type"` in the JSON data of records of class `cls`, by which a reader finds the class.
 
     A class that is defined again, as in a notebook, replaces the earlier one. Raises ValueError if the name belongs to another
     class.
@@ -42,7 +42,7 @@ def register(name: str, cls: type[Record]) -> None:
 
 
 def named(name: str) -> Callable[[type[R]], type[R]]:
-    """Register the decorated record class; must stand above `@dataclass(slots=True)`, which builds the class again."""
+    """Return a decorator that registers a record class; write it above `@dataclass(slots=True)`, which creates a new class."""
 
     def decorate(cls: type[R]) -> type[R]:
         register(name, cls)
@@ -82,7 +82,7 @@ def from_data(cls: type[R], data: object) -> R:
 
 
 def _finite(value: Any) -> Any:
-    """Replace numbers that JSON cannot store by texts."""
+    """Return JSON data with NaN and infinities replaced by strings, since JSON has no such numbers."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -91,7 +91,7 @@ def _finite(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """Replace control characters and bidirectional marks by escapes, since a run file may come from an untrusted source."""
+    """Return a text with control characters and bidirectional marks escaped, since a run file may come from anywhere."""
     if text.isprintable():
         return text
     return "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -15,7 +15,7 @@ AttemptOutcome = Literal["committed", "restarted", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Record):
-    """One pass of the tracer over a frame; Dynamo restarts after a graph break and for a few other reasons."""
+    """One pass of Dynamo over a frame; after a graph break or for a few other reasons, Dynamo discards it and restarts."""
 
     index: int
     outcome: AttemptOutcome
@@ -52,12 +52,12 @@ class Compile(Record):
 
     @property
     def key(self) -> tuple[int, str]:
-        """The generation (number of resets of torch before it) and the compile id, which together are unique in a run."""
+        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
         return self.generation, self.id
 
     @property
     def is_recompile(self) -> bool:
-        """Whether the function had been compiled before, by its compile id."""
+        """Whether the frame had been compiled before: the compile id does not end in `/0`."""
         return not self.id.endswith("/0")
 
 

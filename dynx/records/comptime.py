@@ -1,4 +1,4 @@
-"""Records of values that compile-time callbacks logged, and of the guards of a trace."""
+"""Records of values that comptime callbacks, which run while Dynamo traces, logged; and of the guards of a trace."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Logged(Record):
-    """One `ctx.log(...)`, recorded once per logical hit however often torch traced the line.
+    """The values of one `ctx.log(...)` in a comptime callback; one record, even if Dynamo traced the line in several attempts.
 
-    `outcome` is that of the tracing attempt: "skipped" and "failed" attempts led to no compiled code.
+    `outcome` is the outcome of the last attempt: "skipped" and "failed" attempts led to no compiled code.
     """
 
     id: str  # compile id, "0/1"

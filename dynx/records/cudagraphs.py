@@ -1,4 +1,8 @@
-"""Records of CUDA graphs: how a graph is captured, what was captured, and what runs uncaptured."""
+"""Records of CUDA graphs: how a graph is captured, what was captured, and what runs uncaptured.
+
+A recording is a captured CUDA graph with the memory for its inputs and outputs. Static inputs are parameters and buffers, which
+keep their addresses; dynamic inputs may have a new address in each call. Staging is how dynamic inputs reach a recording.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ Part = Literal[
 
 @dataclass(frozen=True, slots=True)
 class GraphInput(Record):
-    """A placeholder of a graph, and how its value reaches a recording."""
+    """A placeholder of an FX graph, and how its value reaches a recording."""
 
     name: str
     kind: InputClass
@@ -53,7 +57,7 @@ SkipKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Skip(Record):
-    """The reason why a graph, or a part of it, runs uncaptured."""
+    """The reason why an FX graph, or a part of it, runs uncaptured."""
 
     reason: str
     location: Location | None = None
@@ -72,7 +76,7 @@ StagingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Staging(Record):
-    """How dynamic inputs reach a captured graph in each replay, and how its outputs are returned, with reasons for both."""
+    """How dynamic inputs reach a recording in each replay, and how its outputs are returned, with the reasons."""
 
     kind: StagingKind
     reason: str
@@ -85,7 +89,7 @@ class Staging(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphRecorded(Record):
-    """A graph that was captured."""
+    """The capture of one CUDA graph: its duration, and the bytes that it copies and holds."""
 
     part: Part
     seconds: float
@@ -116,7 +120,7 @@ class AddressChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class PoolMemory(Record):
-    """Memory of a device that CUDA graphs hold: a memory pool, of one graph or of several that share it."""
+    """Device memory that CUDA graphs hold: one memory pool, which several graphs may share."""
 
     what: str  # the owner of the memory
     device: int  # index
@@ -143,7 +147,7 @@ class CudagraphStats(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphPiece(Record):
-    """One part of an FX graph that was split because some of its operators cannot be captured; captured or run uncaptured."""
+    """One part of an FX graph that was split at operators that cannot be captured; the part is captured or runs uncaptured."""
 
     inputs: tuple[str, ...]  # names of nodes
     outputs: tuple[str, ...]
@@ -154,7 +158,7 @@ class GraphPiece(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan(Record):
-    """How a graph is captured: plain data, so that another process can reuse it without analysing the graph."""
+    """How an FX graph is captured: how each input reaches the recordings, the parts of a split graph, what is not captured."""
 
     part: Part
     inputs: tuple[GraphInput, ...]
@@ -185,7 +189,7 @@ class GraphPlan(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphUse(Record):
-    """The plan of one FX graph, and counters of its recordings (captured CUDA graphs) and replays."""
+    """The plan for capturing one FX graph, and counters of its recordings and replays."""
 
     plan: GraphPlan
     recordings: int
@@ -199,7 +203,7 @@ class GraphUse(Record):
 
 @dataclass(frozen=True, slots=True)
 class CudagraphReport(Shown):
-    """How the graphs of a function are captured, in the order in which they were compiled."""
+    """How the FX graphs of a function are captured, in the order in which they were compiled."""
 
     graphs: tuple[GraphUse, ...]
     notes: tuple[str, ...] = ()

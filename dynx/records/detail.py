@@ -1,4 +1,7 @@
-"""Records that `watch(detail="full")` adds for each compilation: its guards, and the code of its graph."""
+"""Records that `watch(detail="full")` adds for each compilation: its guards, and the code of its graph.
+
+A run file is where dynx saves the records of a run, by default `.dynx/last.dynx`.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _SHOWN_LINES = 40  # lines of a graph on a terminal: one screen
 class CompiledGuards(Record):
     """The guards of one compilation: the conditions under which its code may run.
 
-    Some guards that Dynamo requests (`Compile.guards` counts them) check several conditions, which are listed one by one. A
-    run file keeps a limited number of conditions; `omitted` counts the remaining ones.
+    A guard that checks several conditions is listed as several, so that there may be more than `Compile.guards` counts. A run
+    file keeps a limited number of conditions; `omitted` counts those that were not saved.
     """
 
     generation: int
@@ -30,7 +33,7 @@ class CompiledGuards(Record):
 
     @property
     def key(self) -> tuple[int, str]:
-        """The generation and the compile id, as in `Compile.key`."""
+        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
         return self.generation, self.id
 
 
@@ -39,7 +42,7 @@ class GraphCode(Record):
     """The graph of one compilation as Python code, as Dynamo passes it to the backend.
 
     The bodies of higher-order operators (`cond`, `checkpoint`) are separate graphs and are not listed. A run file keeps a
-    limited number of lines; `omitted` counts the remaining ones.
+    limited number of lines; `omitted` counts those that were not saved.
     """
 
     generation: int
@@ -50,7 +53,7 @@ class GraphCode(Record):
 
     @property
     def key(self) -> tuple[int, str]:
-        """The generation and the compile id, as in `Compile.key`."""
+        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
         return self.generation, self.id
 
     @property
@@ -68,7 +71,7 @@ def guard_cells(compiled: CompiledGuards) -> Iterable[tuple[Cell, ...]]:
 
 
 def guard_lines(compiled: CompiledGuards) -> Iterable[Line]:
-    """Yield the terminal lines of a compilation's guards: a title, the first few guards on values, how many more there are."""
+    """Yield the terminal lines of a compilation's guards: a title, the first guards on values, and how many more there are."""
     total = len(compiled.guards) + compiled.omitted
     yield Line(compiled.id, (Function(compiled.location), f"{total} guards"))
     on_values = sorted((guard for guard in compiled.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)
@@ -81,7 +84,7 @@ def guard_lines(compiled: CompiledGuards) -> Iterable[Line]:
 
 
 def code_cells(graph: GraphCode) -> Iterable[tuple[Cell, ...]]:
-    """Yield the only table row of a graph, with its whole code."""
+    """Yield the table row of a graph, with its whole code."""
     yield graph.id, Function(graph.location), _source(graph, len(graph.lines))
 
 

@@ -14,10 +14,10 @@ EffectKind = Literal["attribute", "items", "position", "cell", "global"]
 
 @dataclass(frozen=True, slots=True)
 class Effect(Record):
-    """A side effect of traced code on an object that exists outside of it, which compiled code repeats after its graph has run.
+    """A mutation, by traced code, of an object outside the trace; compiled code normally repeats it after its graph has run.
 
-    `before` and `after` are texts of the value before the trace and after its last mutation: of an attribute, cell or global,
-    of a container's items, or of the position of an iterator. Tensors show dtype and sizes.
+    `before` and `after` show the value before the trace and after the last mutation, as text: the value of an attribute, cell
+    or global, the items of a container, or the position of an iterator. Tensors are shown by dtype and sizes.
     """
 
     source: str  # "L['self'].step"; "a new Tags" for an object that the traced code created
@@ -39,7 +39,7 @@ class Effect(Record):
 
 @dataclass(frozen=True, slots=True)
 class Mutation(Record):
-    """One mutation while tracing; several mutations of one object are one `Effect`."""
+    """One mutation that Dynamo traced; an `Effect` combines all mutations of one object."""
 
     source: str
     kind: EffectKind
@@ -62,18 +62,18 @@ class FrameEffects(Shown):
 
     @property
     def dropped(self) -> tuple[Effect, ...]:
-        """The side effects that Dynamo noted and that the compiled code does not repeat."""
+        """The side effects that Dynamo recorded while tracing, but that the compiled code does not repeat."""
         return tuple(effect for effect in self.effects if effect.is_lost and effect.announced)
 
     @property
     def unannounced(self) -> tuple[Effect, ...]:
-        """The side effects that Dynamo did not note, and that the compiled code therefore does not repeat."""
+        """The side effects that Dynamo did not record while tracing, so that the compiled code does not repeat them."""
         return tuple(effect for effect in self.effects if effect.is_lost and not effect.announced)
 
 
 @dataclass(frozen=True, slots=True)
 class Modified(Record):
-    """The parts of an object that traced code has changed so far; false if none."""
+    """What traced code has changed so far in an object: its items, and these attributes; false if nothing."""
 
     items: bool
     attributes: tuple[str, ...] = ()

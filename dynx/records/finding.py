@@ -1,4 +1,4 @@
-"""Record of an advice rule that applies to a run: what to change, and the time that it would save."""
+"""Record of a rule (DX102) that applies to a run: what to change in the program, and the compile time that it would save."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dynx.records.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Finding(Record):
-    """One piece of advice on a line of the program, with the compile time that is lost without it.
+    """Advice of a rule on one line of the program, and the compile time that is lost without it.
 
     `seconds` is the wall time of recompiles, and of compiling resume functions after graph breaks, with their discarded
-    attempts. The first compilation of a function is never lost.
+    attempts. The time of a function's first compilation does not count as lost.
     """
 
     rule: str
@@ -32,5 +32,5 @@ class Finding(Record):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Sort key: findings of wrong values first, then the most expensive."""
+        """Sort key: findings about wrong results first, then the most expensive findings."""
         return not self.wrong, -self.seconds

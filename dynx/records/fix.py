@@ -1,4 +1,4 @@
-"""Records of changes of a program that may remove the cause of a finding."""
+"""Records of fixes: changes of a program that may remove the cause of a finding, such as a recompile or a graph break."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXTS: Mapping[Rewrite, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Mark(Record):
-    """One dimension of an argument that is marked as dynamic."""
+    """One dimension of a tensor argument that a fix marks as dynamic, by `mark_dynamic`."""
 
     source: str  # of the tensor, in Dynamo's words: "L['x']"
     dim: int
@@ -48,7 +48,7 @@ class Mark(Record):
 
 @dataclass(frozen=True, slots=True)
 class Fix(Record):
-    """A change of the program that may remove the cause of a finding, exact enough to be tried."""
+    """A change of the program that may remove the cause of a finding, and that `dynx fix` can apply and try."""
 
     kind: FixKind
     code: str  # text for the user; for a statement, a stance and an option the code itself
@@ -62,7 +62,7 @@ class Fix(Record):
 
     @property
     def is_stance(self) -> bool:
-        """Whether this fix, or the fix that it is tried with, runs first calls eagerly."""
+        """Whether this fix, or the fix in `after`, runs the first call of compiled functions eagerly, by `set_stance`."""
         return self.kind == "stance" or self.rewrite == "first call" or (self.after is not None and self.after.is_stance)
 
 
@@ -74,6 +74,14 @@ def rewrite(
     *,
     attribute: str = "",
 ) -> Fix:
-    """Return the fix for a rewrite of a line."""
+    """Return a fix that rewrites a line of the program.
+
+    Args:
+        how: The kind of rewrite, such as "where": `torch.where` instead of an `if`.
+        location: The line to change.
+        called_from: The line of the call, if the rewrite changes the call.
+        marks: The dimensions to mark as dynamic.
+        attribute: The attribute that a "tensor attribute" rewrite assigns.
+    """
     text = TEXTS[how].format(attribute=attribute)
     return Fix("rewrite", text, location, called_from, marks, rewrite=how, attribute=attribute)

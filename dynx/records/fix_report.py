@@ -1,4 +1,4 @@
-"""Record of the result of `dynx fix`: its trials, and the fixes that are kept, as a diff."""
+"""Record of the result of `dynx fix`: the runs in which fixes were tried, and the diff of the fixes that are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynx.records.trial import Events, Trial
 
 @dataclass(frozen=True, slots=True)
 class FixReport(Shown):
-    """The result of `dynx fix`: the trials, and the fixes that are kept, as a diff."""
+    """The result of `dynx fix`: one trial (a run of the program) per fix, and the diff of the fixes that are kept."""
 
     command: str
     before: Events

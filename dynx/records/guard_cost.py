@@ -36,8 +36,8 @@ class CostNode(Tree, Record):
 class FrameCost(Record):
     """The cost of checking the guards of one frame of the call: of the function or of a resume function.
 
-    `ns` is the time that torch takes to check all of them; the parts in `tree` are timed on copies, in which every guard is
-    evaluated.
+    `ns` is the time that torch takes to check all guards of the frame. The nodes in `tree` are timed on copies of the guards,
+    in which torch skips no guard.
     """
 
     id: str  # compile id of the entry that ran, "0/1"
@@ -57,7 +57,7 @@ class FrameCost(Record):
 class GuardSetting(Record):
     """One way to configure guard checks, such as dropping some guards, with the time per call and the changes it would miss.
 
-    It is safe when it misses no change that the guards in use would detect.
+    A setting is safe if it misses no change that the guards in use would detect.
     """
 
     name: str

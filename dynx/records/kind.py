@@ -1,4 +1,4 @@
-"""`Kind`: declares a kind of record once, for run files, `Run`, `Watch`, the terminal and the notebook."""
+"""`Kind`: the one declaration of a kind of record, from which run files, `Run`, `Watch`, terminal and notebook derive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HasEvents(Protocol):
 
 
 class Kind(Generic[R]):
-    """A descriptor for the records of one class in a run: `run.recompiles` returns them, merged.
+    """A descriptor for the records of one class in a run: `run.recompiles` returns the records, equal ones merged into one.
 
     The attribute's name is also the key in `Run.to_json`. The declaration is all that a new kind of record needs:
     the codec, run files, `Run`, `Watch`, the terminal and the notebook derive from it.
@@ -29,9 +29,9 @@ class Kind(Generic[R]):
     Args:
         record: the class; only its own instances are members, not those of subclasses.
         name: the "type" of the record in run files.
-        doc: one sentence about the group.
-        merge: joins records of the same thing; by default every record is kept.
-        table: how a terminal and a notebook list the records; None if they do not, or have a special view.
+        doc: the docstring of the attribute, one sentence.
+        merge: joins records of the same event into one record; by default every record is kept.
+        table: how a terminal and a notebook list the records; None if they do not list them in a table.
 
     Example:
         >>> import dynx
@@ -63,7 +63,7 @@ class Kind(Generic[R]):
         self.__doc__ = doc
 
     def followed_by(self, change: Callable[[R], R]) -> Kind[R]:
-        """Return the same kind for a subclass, in which `change` is applied to each record after merging."""
+        """Return a copy of this Kind, for a subclass of `Run`, that applies `change` to each record after merging."""
         kind, merge = copy.copy(self), self._merge
         kind._merge = lambda records: tuple(map(change, merge(records)))
         return kind

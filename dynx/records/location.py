@@ -1,4 +1,4 @@
-"""`Location`: a line of source code, with the line of the user's code that called it; `CodeLine`: a line of a graph's code."""
+"""`Location`: a line of source code, with the user's line that called it; `CodeLine`: a line of the code of an FX graph."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
 def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
     """Merge graph breaks with the same cause (file, line and kind).
 
-    The merged record shows a break that cannot be resumed, since it costs most, or else the break with the longest call chain.
+    The merged record shows the break without a resume function, since it costs most, or else the break with the longest call
+    chain.
     """
 
     def join(a: GraphBreak, b: GraphBreak) -> GraphBreak:
@@ -55,7 +56,7 @@ def cudagraph_skips(records: Iterable[Skip]) -> tuple[Skip, ...]:
 
 
 def caches(records: Iterable[CacheEvent]) -> tuple[CacheEvent, ...]:
-    """Merge equal results of cache lookups in one compilation, and count them."""
+    """Merge lookups of one compilation in the same cache with the same result and reason, and count them."""
     return _counted(records, lambda record: (record.cache, record.result, record.generation, record.id, record.reason))
 
 
@@ -65,7 +66,7 @@ def warnings(records: Iterable[TorchWarning]) -> tuple[TorchWarning, ...]:
 
 
 def troubles(records: Iterable[Trouble]) -> tuple[Trouble, ...]:
-    """Merge equal failures of dynx itself, and count them."""
+    """Merge failures of dynx itself in the same feature for the same reason, and count them."""
     return _counted(records, lambda record: (record.what, record.why))
 
 
@@ -93,7 +94,7 @@ def _counted(records: Iterable[C], key: Callable[[C], Hashable]) -> tuple[C, ...
 
 
 def _merge(records: Iterable[T], key: Callable[[T], Hashable], join: Callable[[T, T], T]) -> tuple[T, ...]:
-    """Merge records with equal keys by `join`, in the order in which the keys first occur."""
+    """Return one record per key, in the order in which the keys first occur; `join` merges two records with equal keys."""
     merged: dict[Hashable, T] = {}
     for record in records:
         known = merged.get(key(record))

@@ -26,9 +26,10 @@ class CacheEvent(Record):
 
 @dataclass(frozen=True, slots=True)
 class BecameDynamic(Record):
-    """A size, stride or number that torch made symbolic after two different values.
+    """A size, stride or number that torch made symbolic, since it had two different values.
 
-    If `profile` is set, it was symbolic from the start: the values are from an earlier run, empty if the profile has none.
+    If `profile` names a PGO profile, the profile made it symbolic at once: `first` and `second` are values of an earlier run,
+    or empty if the profile has no values.
     """
 
     source: str  # "L['x']"
@@ -52,7 +53,7 @@ class BecameDynamic(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProfileMiss(Record):
-    """A function whose dynamic sizes a profile has only for another closure, so that torch learns them again."""
+    """A function that a PGO profile has only with another closure, so that torch learns its dynamic sizes again."""
 
     profile: str  # "profile.json", or "torch's profile"
     generation: int
@@ -77,7 +78,7 @@ class Specialized(Record):
 
 @dataclass(frozen=True, slots=True)
 class TorchWarning(Record):
-    """A warning or log message of torch while it compiled; torch emits most of them once per process."""
+    """A warning or log message of torch during a compilation; torch emits most of its warnings once per process."""
 
     text: str
     origin: str  # logger or warning category
@@ -87,7 +88,7 @@ class TorchWarning(Record):
 
 @dataclass(frozen=True, slots=True)
 class Trouble(Record):
-    """A failure of dynx itself; the program was not affected."""
+    """A failure of dynx itself, because of which records may be missing; the program was not affected."""
 
     what: str
     why: str

@@ -24,9 +24,9 @@ class FrameState(Record):
 
 @dataclass(frozen=True, slots=True)
 class BreakState(Record):
-    """The state of Dynamo at a graph break or a failed compilation; one record per cause.
+    """The state of Dynamo at a graph break or a failed compilation.
 
-    `frames` are the frames being traced, innermost first; `graph` is the code traced so far in this graph.
+    `frames` are the frames being traced, innermost first; `graph` is the code of the graph that was being traced.
     """
 
     id: str  # compile id
@@ -45,5 +45,5 @@ class BreakState(Record):
 
     @property
     def cause(self) -> tuple[str, int, str]:
-        """File, line and kind of the graph break, as in `GraphBreak.cause`."""
+        """File, line and kind of the graph break; of several records with equal causes, only one is kept."""
         return self.location.file, self.location.line, self.kind or self.reason

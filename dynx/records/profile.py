@@ -1,4 +1,7 @@
-"""Records of a profile of dynamic sizes: for each function, which sizes, strides and numbers were static or dynamic."""
+"""Records of a PGO profile: for each function, which sizes, strides and numbers were static or dynamic.
+
+dynx saves a profile with the values that it saw in each run, so that a later process compiles with dynamic sizes at once.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Seen(NamedTuple):
     compile_id: str  # "0/1"
 
     def order(self) -> tuple[object, ...]:
-        """Return a key that sorts any values: by dim, then numbers by value, then text."""
+        """Return a sort key: by dim, then numbers by value, then texts."""
         is_text = isinstance(self.value, str)
         return self.dim is not None, self.dim or 0, is_text, 0 if is_text else self.value, *map(str, self[1:])
 
@@ -45,7 +48,7 @@ class SourceProfile(NamedTuple):
     seen: tuple[Seen, ...] = ()  # sorted; at most 8 for each dim, the smallest and largest values
 
     def dims(self) -> Iterator[tuple[int | None, Atom]]:
-        """Yield each dim of a tensor with its size; for a number, None with its value."""
+        """Yield (dim, size) for each dim of a tensor; for a number, (None, value). A dynamic size or value is "dynamic"."""
         if isinstance(self.size, tuple):
             yield from enumerate(self.size)
         elif self.scalar is not None:
@@ -70,17 +73,17 @@ class GraphSize(NamedTuple):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether torch treated it as dynamic, and a line of code specialized it to one value."""
+        """Whether torch treated the size as dynamic, and a line of code then specialized it to one value."""
         return self.marked and self.low is not None and self.low == self.high
 
     def admits(self, value: int | float | str) -> bool:
-        """Return whether the graph can be called with this value."""
+        """Return whether the graph can be called with this value of the size or number."""
         if isinstance(value, str) or isinstance(self.low, str) or isinstance(self.high, str):
             return value == self.low
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def is_limit(self, value: int | float | str) -> bool:
-        """Return whether this value is the limit of a comparison in the program, so that a trace may take another branch."""
+        """Return whether this value is a bound of the range, set by a comparison: a trace with it may take another branch."""
         return self.marked and not self.is_fixed and (value == self.high or (value == self.low and value != _LEAST))
 
 
@@ -105,17 +108,17 @@ class FrameProfile(Record):
 
     @property
     def key(self) -> FrameKey:
-        """The key by which torch identifies the function, without the path."""
+        """The key by which torch identifies the function, without the path: file hash, line, name, closure hash."""
         return self.file_hash, self.line, self.name, self.closure
 
     @property
     def is_portable(self) -> bool:
-        """Whether the key is the same in another process; torch's own hash of a closure differs from process to process."""
+        """Whether `key` is the same in every process: the function has no closure, or dynx hashed it (torch's hash varies)."""
         return self.closure is None or self.closure >> 48 == _PORTABLE
 
 
 def portable_closure(digest: bytes) -> int:
-    """Return the hash of a closure: the first 48 bits of a digest, and a mark that it is the same in every process."""
+    """Return a 64-bit hash of a closure: 16 bits mark it as the same in every process, 48 bits are the start of `digest`."""
     return _PORTABLE << 48 | int.from_bytes(digest[:6], "big")
 
 
@@ -130,7 +133,7 @@ class ProfileData(Shown):
 
 
 class ProfileChange(NamedTuple):
-    """One dim or number in which two profiles differ; its value is None if a profile does not have it."""
+    """One dim or number in which two profiles differ; `before` or `after` is None if that profile does not have it."""
 
     frame: FrameProfile
     source: str
@@ -152,7 +155,7 @@ class DynamicSize(Record):
 
 @dataclass(frozen=True, slots=True)
 class PrunableSize(Record):
-    """A size or number that is dynamic in the profile, and that each compilation specialized to the value of its call."""
+    """A size or number that is dynamic in the profile without need: each compilation specialized it to its value."""
 
     frame: FrameProfile
     source: str
@@ -162,7 +165,7 @@ class PrunableSize(Record):
 
 @dataclass(frozen=True, slots=True)
 class FrameMatch(Record):
-    """Whether a function of a profile is in the present source files."""
+    """Whether a function of a profile is in the current source files, and where."""
 
     frame: FrameProfile
     state: Literal["same", "moved", "changed", "gone", "not portable"]
@@ -186,7 +189,7 @@ class ProfileDiff(Shown):
 
 @dataclass(frozen=True, slots=True)
 class ProfileMatches(Shown):
-    """The result of `Profile.verify`: for each function of a profile whether the source has it."""
+    """The result of `Profile.verify`: for each function of a profile, whether the current source files contain it."""
 
     matches: tuple[FrameMatch, ...] = ()
 
@@ -199,7 +202,7 @@ class ProfileMatches(Shown):
 
 @dataclass(frozen=True, slots=True)
 class DynamicSizes(Shown):
-    """The result of `Profile.explain` and `Recorder.explain`: why sizes are dynamic; `runs` describes their runs."""
+    """The result of `Profile.explain` and `Recorder.explain`: why sizes are dynamic; `runs` has date and program of runs."""
 
     sizes: tuple[DynamicSize, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)

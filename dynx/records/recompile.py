@@ -48,7 +48,7 @@ _OF_A_VALUE = (
 class Reason(Record):
     """One failed guard of a cache entry, with the expected and the actual value as text.
 
-    Holds text, never the values: a record outlives the frame that it describes.
+    It holds texts and no objects of the program, so that it can outlive the frame.
     """
 
     kind: GuardKind
@@ -75,7 +75,7 @@ class Reason(Record):
 class Recompile(Record):
     """A compilation of a function that already has cache entries, with the reasons why none of them matched the call.
 
-    Guards that failed for a value for which the function has not been compiled before come first.
+    `reasons` are sorted: first the guards whose actual value is new, since the function was not yet compiled for it.
     """
 
     generation: int
@@ -87,5 +87,5 @@ class Recompile(Record):
 
     @property
     def key(self) -> tuple[int, str]:
-        """The generation and the compile id, as in `Compile.key`."""
+        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
         return self.generation, self.id

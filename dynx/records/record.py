@@ -13,7 +13,8 @@ IN_PROCESS: Mapping[str, bool] = MappingProxyType({"in_process": True})  # metad
 class Record:
     """Plain, frozen data that outlives the program objects it describes.
 
-    `extra` keeps the fields that a newer dynx wrote and that this version does not know, so that saving loses nothing.
+    `extra` keeps fields that a newer dynx wrote to a file and that this version does not know, so that saving the record again
+    loses nothing.
     """
 
     extra: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)

@@ -16,7 +16,7 @@ Verdict = Literal["gone", "fewer", "same", "more", "new"]
 
 @dataclass(frozen=True, slots=True)
 class RunTotal(Record):
-    """A total in both runs."""
+    """A total of each of the two runs, such as the number of recompiles or the seconds of compiling."""
 
     name: str  # "recompiles", "seconds in Dynamo"
     before: float
@@ -27,7 +27,7 @@ class RunTotal(Record):
 
 @dataclass(frozen=True, slots=True)
 class CauseChange(Record):
-    """How often one cause occurred in each run. The cause is what the code does, not its line: lines move."""
+    """How often one cause of a cost occurred in each run. Causes are matched by what the code does, since lines move."""
 
     kind: CauseKind
     function: str  # of the later run, if the cause is in both
@@ -41,7 +41,7 @@ class CauseChange(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the cause is new, gone, or occurs more or less often."""
+        """Whether the cause is new or gone in the later run, or occurs there more often, less often, or as often."""
         if not self.before:
             return "new"
         if not self.after:
@@ -51,7 +51,7 @@ class CauseChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class RunDiff(Shown):
-    """The result of `Run.diff`: totals of two runs, and the causes in either run, with how often they occur in both."""
+    """The result of `Run.diff`: totals of two runs, and how often each cause of a recompile, graph break, … occurs in each."""
 
     amounts: tuple[RunTotal, ...]
     causes: tuple[CauseChange, ...]  # worse ones first, then by seconds
@@ -59,12 +59,12 @@ class RunDiff(Shown):
 
     @property
     def worse(self) -> tuple[CauseChange, ...]:
-        """The causes that are new, or occur more often."""
+        """The causes that are only in the later run, or occur more often in it."""
         return tuple(cause for cause in self.causes if cause.verdict in ("new", "more"))
 
     @property
     def better(self) -> tuple[CauseChange, ...]:
-        """The causes that are gone, or occur less often."""
+        """The causes that are only in the earlier run, or occur less often in the later run."""
         return tuple(cause for cause in self.causes if cause.verdict in ("gone", "fewer"))
 
     @property

@@ -1,4 +1,4 @@
-"""`RunRecords`: all kinds of records that a run may hold, such as `run.graph_breaks`, in the order of `Run.to_json`."""
+"""`RunRecords`: all kinds of records of a run, such as `run.graph_breaks`, declared in the order of `Run.to_json`."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _values_of(dynamic: BecameDynamic) -> Cell:
 
 
 class RunRecords:
-    """The base class of `Run` and `Watch`: the records by kind, with one attribute for each, and sums over them.
+    """The base class of `Run` and `Watch`: one attribute for each kind of record, and totals such as `compile_seconds`.
 
-    One declaration adds a kind of record to run files, `to_json`, the terminal and the notebook.
+    To add a kind of record to run files, `to_json`, terminal and notebook, declare a `Kind` in this class.
     """
 
     if TYPE_CHECKING:  # fields of `Run`, properties of `Watch`

@@ -1,4 +1,7 @@
-"""Records of tensors that a forward graph saves for backward, and of how they are stored."""
+"""Records of tensors that a forward graph saves for backward, and of how they are stored.
+
+Under `saved.hooks(*rules)`, forward packs the tensors that a rule selects into fewer bytes, and backward unpacks them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ class SavedTensor(Record):
 
 @dataclass(frozen=True, slots=True)
 class PeakTensor(Record):
-    """A tensor that is allocated when a forward or backward graph has the most memory allocated."""
+    """A tensor that is alive at the memory peak of a forward or backward graph."""
 
     name: str  # of its node in that graph
     op: str  # "aten.mm.default"; empty for an input
@@ -75,7 +78,7 @@ class SavedGraph(Record):
 
     @property
     def rounded(self) -> tuple[SavedTensor, ...]:
-        """The tensors that are stored with less precision."""
+        """The saved tensors that are packed with loss of precision."""
         return tuple(tensor for tensor in self.tensors if tensor.codec is not None and not tensor.is_exact)
 
     @property
@@ -90,11 +93,11 @@ class SavedGraph(Record):
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes of the activations as they are stored."""
+        """The bytes of the activations as they are stored between forward and backward, after packing."""
         return sum(tensor.saved_bytes for tensor in self.activations)
 
     @property
     def unused_rules(self) -> tuple[str, ...]:
-        """The rules that apply to no tensor of the graph."""
+        """The rules of `saved.hooks` that select no tensor of the graph."""
         used = {tensor.rule for tensor in self.tensors}
         return tuple(rule for rule in self.rules if rule not in used)

@@ -1,4 +1,7 @@
-"""Results of `dynx.saved`: the tensors that a function saves, the error of its gradients, and a plan for a budget."""
+"""Results of `dynx.saved`: the tensors that a function saves for backward, errors of gradients, and a plan for a byte budget.
+
+Hooks are `saved.hooks(*rules)`: a rule selects saved tensors, which forward packs into fewer bytes and backward unpacks.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class SavedReport(Shown):
-    """The result of `saved.report`: the tensors that the graphs of a function and eager code between them save.
+    """The result of `saved.report`: the tensors that a function saves for backward, in graphs and in eager code between.
 
-    A peak is the most bytes allocated at once, above those allocated before: measured on CUDA, else simulated in the order of
-    the graph, the largest of any graph.
+    `forward_peak` and `backward_peak` are the most bytes allocated at once, in addition to those allocated before the call.
+    They are measured on CUDA; otherwise they are simulated for each graph in the order of its nodes, and the largest is taken.
     """
 
     graphs: tuple[SavedGraph, ...]
@@ -27,7 +30,7 @@ class SavedReport(Shown):
 
     @property
     def tensors(self) -> tuple[SavedTensor, ...]:
-        """All saved tensors, those of graphs first."""
+        """All saved tensors: first those that graphs save, then those of eager code."""
         return tuple(tensor for graph in self.graphs for tensor in graph.tensors) + self.eager
 
     @property
@@ -42,18 +45,21 @@ class SavedReport(Shown):
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes of the activations as they are stored."""
+        """The bytes of the activations as they are stored between forward and backward, after packing."""
         return sum(tensor.saved_bytes for tensor in self.activations)
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the saved parameters, buffers, inputs and outputs: saving them adds none while the caller keeps them."""
+        """The bytes of the saved parameters, buffers, inputs and outputs.
+
+        Saving them takes no further memory as long as the caller keeps them.
+        """
         return sum(tensor.bytes for tensor in self.tensors if not tensor.is_activation and tensor.codec is None)
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterError(Record):
-    """The error that hooks cause in the gradient of one parameter."""
+    """The error in the gradient of one parameter that packing saved tensors causes."""
 
     name: str
     cosine: float  # 1 for the same direction
@@ -63,7 +69,7 @@ class ParameterError(Record):
 
 @dataclass(frozen=True, slots=True)
 class GradError(Shown):
-    """The result of `saved.grad_error`: the error that hooks cause in gradients."""
+    """The result of `saved.grad_error`: the errors in the gradients that packing saved tensors causes."""
 
     cosine: float  # of all gradients as one vector
     relative: float
@@ -75,7 +81,7 @@ class GradError(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TriedRule(Record):
-    """A rule that `saved.plan` tried by itself, on the tensors of one name."""
+    """A rule that `saved.plan` tried without other rules, on the saved tensors of one name."""
 
     rule: str
     freed_bytes: int
@@ -85,7 +91,7 @@ class TriedRule(Record):
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan(Shown):
-    """The result of `saved.plan`: rules chosen for the budget, and the rules that were tried."""
+    """The result of `saved.plan`: rules with which saved activations fit a budget in bytes, and all rules that were tried."""
 
     code: str  # Python code that makes the hooks
     rules: tuple[str, ...]
@@ -101,5 +107,5 @@ class SavedPlan(Shown):
 
     @property
     def fits(self) -> bool:
-        """Whether the budget is kept."""
+        """Whether the stored activations fit into the budget."""
         return self.saved_bytes <= self.budget

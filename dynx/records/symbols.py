@@ -26,7 +26,7 @@ class Symbol(Record):
 
 @dataclass(frozen=True, slots=True)
 class SymbolReport(Shown):
-    """The result of `symbols.report`: the symbols of one traced graph in the order of their creation."""
+    """The result of `symbols.report`: the symbols of one traced graph, in the order in which torch created them."""
 
     scheme: str  # the scheme for names that is installed: "torch", "blake63"
     symbols: tuple[Symbol, ...]

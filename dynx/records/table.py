@@ -1,6 +1,6 @@
 """Describe how records are listed: as lines on a terminal, as the rows of a table in a notebook.
 
-A table yields cells, which are plain values; each view formats them itself (`dynx/report/_cells.py`).
+A table yields cells, which are plain values; terminal and notebook format them (`dynx/report/_cells.py`).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Seconds(NamedTuple):
 
 
 class Bytes(NamedTuple):
-    """A table cell with an amount of memory."""
+    """A table cell with an amount of memory in bytes."""
 
     value: int
 
 
 class Times(NamedTuple):
-    """A table cell with the number of times that the same thing was observed."""
+    """A table cell with a count: how often the same event was observed."""
 
     number: int
 
 
 class Change(NamedTuple):
-    """A table cell with the earlier and the later value of something, "128, then 256"; None for an unknown value."""
+    """A table cell with a value before and after a change, shown as "128, then 256"; None for an unknown value."""
 
     first: str | None
     second: str | None
@@ -92,8 +92,8 @@ def _every(record: Record) -> bool:
 class Table(Generic[R]):
     """How records of one kind are listed: title, columns, and functions that turn a record into rows or lines.
 
-    Tables with the same title are shown as one. A terminal shows `lines`, or lines made from `cells`; a notebook shows
-    `columns` and `cells`, and nothing if there are no columns.
+    Tables with the same title are shown as one. A terminal shows `lines`, or lines made from `cells`; a notebook shows a table
+    of `columns` and `cells`, and nothing if there are no columns.
     """
 
     title: str
@@ -116,7 +116,7 @@ class Table(Generic[R]):
 
 
 def _line(row: tuple[Cell, ...]) -> Line:
-    """Convert a table row into a terminal line: first the duration, the count or the first cell, last the location."""
+    """Convert a table row into a terminal line: the duration, count or first cell, then the other cells, then the location."""
     seconds = [cell for cell in row if isinstance(cell, Seconds)]
     times = [cell for cell in row if isinstance(cell, Times)]
     locations = [cell for cell in row if isinstance(cell, Location)]

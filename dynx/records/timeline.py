@@ -11,9 +11,9 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LineCost(Record):
-    """The time that Dynamo spent tracing one line, summed over the committed attempts of all compilations.
+    """The time that Dynamo spent tracing one line, summed over all compilations.
 
-    Times are wall seconds of tracing; the time of the backend is not included.
+    Only attempts that were not discarded count. Times are wall seconds of tracing; the time of the backend is not included.
     """
 
     location: Location

@@ -1,4 +1,4 @@
-"""Records of runs of a program in which fixes were tried."""
+"""Records of trials: runs of a program, each with one fix of a finding (a recompile, a graph break, …)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Outcome = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Events(Record):
-    """The costs of a run: recompiles, graph breaks, uncompiled functions, and compile time."""
+    """The costs of one run: numbers of recompiles, graph breaks and uncompiled functions, and the seconds spent compiling."""
 
     recompiles: int
     graph_breaks: int
@@ -27,7 +27,7 @@ class Events(Record):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """All costs except the seconds."""
+        """All numbers of the run, without the seconds."""
         return tuple(count for _, count in self._counts())
 
     def __str__(self) -> str:
@@ -35,13 +35,13 @@ class Events(Record):
         return ", ".join(parts) or "nothing to fix"
 
     def to(self, after: Events) -> str:
-        """Return the counts that changed: `recompiles 4 → 1, graph breaks 2 → 0`."""
+        """Return the counts that differ in the run `after`: `recompiles 4 → 1, graph breaks 2 → 0`; all counts if none does."""
         pairs = zip(self._counts(), after._counts(), strict=True)
         parts = (f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new)
         return ", ".join(parts) or str(self)
 
     def unchanged(self, after: Events) -> str:
-        """Return the counts of the largest costs that did not change: `1 gave up`."""
+        """Return the counts of uncompiled functions (gave up, eager, failed) that are equal in the run `after`: `1 gave up`."""
         pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
         return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
 
@@ -72,7 +72,7 @@ class Trial(Record):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the finding is gone, nothing else costs more, and the program prints the same."""
+        """Whether the fix is kept: the finding is gone, nothing else costs more, and the program prints the same."""
         return self.outcome == "kept"
 
     @property

@@ -1,6 +1,6 @@
-"""Views of runs and records: for a terminal (rich), for a notebook (HTML), and as Perfetto traces.
+"""Views of runs and of records (results of dynx): for a terminal (rich), for a notebook (HTML), and as Perfetto traces.
 
-This package is private: runs and records display themselves. It does not import torch.
+This package is private: users print runs and records, which call it. It does not import torch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def terminal(run: RunRecords, *, full: bool = False, top: int | None = None, fil
     Args:
         run: the run.
         full: adds the tables of all records.
-        top: the number of findings, the most expensive first, and without `full` of rows of each table; by default 10, with
-            `full` all.
-        file: the run file, named in the command that shows the remaining findings.
+        top: the number of findings shown, the most expensive first; also the number of rows of each table unless `full`. By
+            default 10, with `full` all.
+        file: the run file, for the command that shows the remaining findings.
     """
     from dynx.report._terminal import screen
     from dynx.report._trimmed import Trimmed
@@ -74,7 +74,7 @@ def perfetto(run: RunRecords) -> str:
 
 
 def post_mortem(states: tuple[BreakState, ...]) -> RenderableType:
-    """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with the source around it."""
+    """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with source lines."""
     from dynx.report._comptime.post_mortem import screen
     from dynx.report._trimmed import Trimmed
 

@@ -1,4 +1,8 @@
-"""Convert the cells of record tables to text: plain text for a notebook, styled text for a terminal."""
+"""Convert table cells to text: plain text for a notebook, styled text for a terminal.
+
+Tables list the records of a run (`dynx/records/table.py`). A notebook shows them with columns; a terminal shows each record as
+a line: an amount (seconds or a count), a fact, and the location.
+"""
 
 from __future__ import annotations
 
@@ -51,17 +55,17 @@ def plain(cell: Cell) -> str:
 
 
 def amount(cell: Cell) -> str:
-    """Return the first cell of a line on a terminal as text: a count is written as `3x`."""
+    """Return the amount at the beginning of a line on a terminal as text; a count is written as `3x`."""
     return f"{cell.number}x" if isinstance(cell, Times) else plain(cell)
 
 
 def cost(cell: Cell) -> tuple[float, int]:
-    """Return the seconds and the count in the first cell of a line on a terminal; 0 if absent."""
+    """Return the seconds and the count of the amount at the beginning of a line on a terminal; one or both are 0."""
     return (cell.value if isinstance(cell, Seconds) else 0.0), (cell.number if isinstance(cell, Times) else 0)
 
 
 def fact(cells: Iterable[Cell], style: str = "") -> Text:
-    """Join the remaining cells of a line on a terminal into one styled text."""
+    """Return the fact of a line on a terminal: its cells joined into one styled text."""
     text = Text(style=style)
     for number, cell in enumerate(cells):
         text.append("  " if number else "").append(plain(cell), "bold" if isinstance(cell, Strong) else None)
@@ -69,7 +73,7 @@ def fact(cells: Iterable[Cell], style: str = "") -> Text:
 
 
 def place(location: Location) -> Text:
-    """Render a source location as a terminal hyperlink to the file."""
+    """Return a source location as a hyperlink to the user's file, with the function and any library line that it calls."""
     own = location.own
     uri = Path(own.file).absolute().as_uri() if not own.file.startswith("<") else ""
     text = Text(words.place(location), style=f"cyan link {uri}#{own.line}" if uri else "cyan")

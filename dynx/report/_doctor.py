@@ -55,7 +55,7 @@ def _named(names: Sequence[Any]) -> str:
 
 
 def _effects(report: Any) -> Iterator[str]:
-    """Yield what the user loses: features that do not work or may not work, and canaries that failed."""
+    """Yield what does not work with this torch: features that are or may be broken, and canaries (small tests) that failed."""
     failed = [f"{canary.name} ({canary.failure})" for canary in report.canaries if canary.failure]
     if report.broken_features:
         yield f"does not work: {_listed(report.broken_features)}"

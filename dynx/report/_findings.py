@@ -1,4 +1,4 @@
-"""Render findings for a terminal: wrong values first, then the most expensive; fold findings that differ only by their line."""
+"""Render findings for a terminal: wrong values first, then the most expensive; those that differ only by line share a row."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _PARAGRAPHS = (Column(kind="whole", right=True), Column())
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Findings with the same rule, title, advice and function (or class), which differ only by their line."""
+    """Findings that share a row: with the same rule, title, advice, and function or class, on different lines."""
 
     findings: tuple[Finding, ...]  # in the order of `Finding.rank`
 
     @property
     def first(self) -> Finding:
-        """The finding whose line and texts are shown."""
+        """The first of the findings, whose line and texts are shown."""
         return self.findings[0]
 
     @property
     def seconds(self) -> float:
-        """The compile time lost at all of the lines."""
+        """The compile time in seconds that is lost at all lines of the row."""
         return sum(finding.seconds for finding in self.findings)
 
     @property
     def also_at(self) -> str:
-        """The other lines, as `also :19, :40 Block.loss`; empty if there is only one."""
+        """The lines of the other findings of the row, as `also :19, :40 Block.loss`; empty if there are none."""
         first = self.first.location.own
         others = sorted({(own.line, own.function) for own in (finding.location.own for finding in self.findings)})
         texts = [
@@ -62,10 +62,10 @@ class Row:
 
 
 def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
-    """Fold findings that differ only by their line in one file and function, or class, in the order of `Finding.rank`.
+    """Return findings as rows, wrong values first, then the most expensive; those that differ only by line share a row.
 
     Examples are three `print` calls in one `forward`, or resume functions that one changed size recompiles. Findings with
-    different titles or advice have different causes, and are never folded.
+    different titles or advice have different causes and never share a row.
     """
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
@@ -78,13 +78,13 @@ def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
 
 
 def _scope(function: str) -> str:
-    """Return the class of a method, or the name of a function that is not a method."""
+    """Return the class if a qualified name is that of a method, else the name: findings of one scope may share a row."""
     parent = function.rpartition(".")[0]
     return function if not parent or parent.endswith("<locals>") else parent
 
 
 def split(run: RunRecords, top: int | None) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Return the `top` first rows of findings, all if None, and the remaining ones."""
+    """Return the first `top` rows of the findings of a run (all if None), and the remaining rows."""
     folded = rows(run.findings)
     return (folded, ()) if top is None else (folded[:top], folded[top:])
 
@@ -137,25 +137,25 @@ class Findings:
         return Grid(_PARAGRAPHS, lines)
 
     def _title(self, row: Row) -> Text:
-        """Render the title of a finding, with the number of the post-mortem of each graph break at its lines."""
+        """Render the title of a row of findings, with the numbers of the post-mortems at its lines."""
         text = Text(row.first.title)
         numbers = ", ".join(map(str, numbers_of(row, self._states)))
         return text.append(f"  (post-mortem {numbers})", style="dim") if numbers else text
 
 
 def states(run: RunRecords) -> dict[tuple[str, int], int]:
-    """Return the numbers of the post-mortems of a run by file and line."""
+    """Return the number of each post-mortem (state of Dynamo at a graph break) of a run, by file and line."""
     return {(state.location.file, state.location.line): number for number, state in enumerate(run.post_mortem, 1)}
 
 
 def numbers_of(row: Row, states: dict[tuple[str, int], int]) -> tuple[int, ...]:
-    """Return the numbers of the recorded states (post-mortems) at the lines of a row; `states`: by file and line."""
+    """Return the numbers of the post-mortems at the lines of a row, from all numbers by file and line (`states`)."""
     lines = ((finding.location.file, finding.location.line) for finding in row.findings)
     return tuple(sorted({states[line] for line in lines if line in states}))
 
 
 def _cost(row: Row) -> Text:
-    """Render the compile time that a finding costs, or "wrong" for wrong values."""
+    """Render the compile time that the findings of a row cost, or "wrong" if compiled code leaves wrong values."""
     return Text("wrong", style="bold red") if row.first.wrong else Text(words.seconds(row.seconds))
 
 
@@ -168,7 +168,7 @@ def _advice(row: Row) -> Text:
 
 
 def _at(row: Row) -> Text:
-    """Render the location of a finding, with its other lines and the line that called the function."""
+    """Render the location of the first finding of a row, its other lines, and the lines that called the function."""
     text = cells.place(row.first.location)
     if row.also_at:
         text.append(f"  {row.also_at}", style="cyan")

@@ -1,4 +1,4 @@
-"""A table whose texts are wrapped, and whose locations keep their line number, at every width of the terminal.
+"""Table for a terminal of any width: long texts are wrapped, and locations `path:line` always keep their line number.
 
 `rich.table`, which pads and crops each cell, takes five times as long and cuts locations at their end.
 """
@@ -34,7 +34,7 @@ class Column:
         name: The heading.
         kind: "text" cells are wrapped, "whole" cells stay on one line, "cut" cells end with an ellipsis if they are too long.
         right: Whether the cells are aligned right.
-        least: The least width of the column.
+        least: The least width of the column, in characters.
     """
 
     name: str = ""
@@ -69,9 +69,10 @@ class Grid:
             yield Segment.line()
 
     def _widths(self, available: int) -> list[int] | None:
-        """Return the widths of the columns; None if they do not fit.
+        """Return the widths of the columns; None if the columns do not fit into the available width.
 
-        The other columns share the width that "whole" columns leave: none gets more than it needs, or less than is readable.
+        "whole" columns get the width that they need, and the other columns share what is left: none gets more than it needs, or
+        less than is readable.
         """
         cells = [[row[index] for row in self.rows] for index in range(len(self.columns))]
         needs = [
@@ -114,12 +115,12 @@ class Grid:
 
 
 def named(rows: Iterable[tuple[str, Text]], indent: int = 0) -> Grid:
-    """Return a table of names and texts."""
+    """Return a table with two columns: names, and a text for each."""
     return Grid((Column(kind="whole"), Column()), [(Text(name, style="dim"), text) for name, text in rows], indent)
 
 
 def _floor(column: Column, cells: Sequence[Text], least: int) -> int:
-    """Return the least readable width of a column, with whole line numbers; no limit for a "whole" column."""
+    """Return the least width at which a column is readable; `sys.maxsize` for a "whole" column, which cannot be narrowed."""
     return sys.maxsize if column.kind == "whole" else max(least, len(column.name), *map(wrap.least, cells))
 
 
@@ -134,7 +135,7 @@ def _lines(column: Column, cell: Text, width: int) -> Sequence[Text]:
 
 
 def _shared(floors: Sequence[int], needs: Sequence[int], room: int) -> list[int]:
-    """Return widths between `floors` and `needs` that fill the room; the narrowest column grows first, to fit short texts."""
+    """Return widths from `floors` up to `needs` that fill `room`; the narrowest column grows first, to fit short texts."""
     widths = list(floors)
     for _ in range(room - sum(floors)):
         growing = [index for index, need in enumerate(needs) if widths[index] < need]
@@ -149,7 +150,7 @@ def _widest(cell: Text) -> int:
 
 
 def _named(column: Column, cell: Text) -> Text:
-    """Return a cell with its heading before it; a short cell is not wrapped."""
+    """Return a cell with the heading of its column before it, for a paragraph; a short cell is not wrapped."""
     named = Text.assemble((f"{column.name}: ", "dim"), cell) if column.name else cell.copy()
     if named.cell_len <= _SHORT and "\n" not in named.plain:
         named.plain = wrap.unbroken(named.plain)

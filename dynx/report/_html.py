@@ -63,7 +63,7 @@ class _Listed(NamedTuple):
 
 
 def _tables(run: RunRecords) -> Iterator[_Listed]:
-    """Yield the nonempty tables of records of a run; tables with the same title are merged."""
+    """Yield the tables of the records of a run that are not empty; tables with the same title are merged."""
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].heading or listed[0].title):
         listed = list(group)
         rows = [tuple(map(_cell, row)) for table, records in listed for record in records for row in table.cells(record)]
@@ -72,7 +72,7 @@ def _tables(run: RunRecords) -> Iterator[_Listed]:
 
 
 def _cell(cell: Cell) -> _Cell:
-    """Return a table cell as text or, for generated code, as an escaped `<pre>` element; the template escapes text."""
+    """Return a table cell as text, which the template escapes; generated code as a `<pre>` element, already escaped."""
     text = cells.plain(cell)
     attribute = Markup(' class="n"') if isinstance(cell, (int, Seconds, Bytes, Times)) else ""
     return _Cell(Markup("<pre>{}</pre>").format(text) if isinstance(cell, Source) else text, attribute)

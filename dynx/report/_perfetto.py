@@ -45,7 +45,7 @@ def document(run: RunRecords) -> str:
 
 
 def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
-    """Yield each compilation with its seconds, including nested compilations, which `Compile.seconds` excludes.
+    """Yield each compilation with its seconds plus those of nested compilations, which `Compile.seconds` excludes.
 
     torch compiles one frame at a time, so compilations that overlap are nested.
     """
@@ -67,7 +67,7 @@ def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
 
 
 class _Known:
-    """Records of each compilation of a run, by key."""
+    """What a run recorded of each compilation, by generation and compile id: its function, recompile and graph breaks."""
 
     def __init__(self, run: RunRecords) -> None:
         self.function = {compile.key: compile.location.function for compile in run.compiles}
@@ -79,7 +79,7 @@ class _Known:
 
 
 def _compiled(record: Timed, known: _Known) -> tuple[str, dict[str, Any]]:
-    """Return the event name of a compilation, and its details: recompile reasons, graph breaks, counts and phases."""
+    """Return the name and details of the event of a compilation: failed guards, graph breaks, counts, seconds by phase."""
     if isinstance(record, Backward):
         return f"{known.function.get((record.generation, record.id), record.id)} (backward)", {"id": record.id}
     args: dict[str, Any] = {"id": record.id, "outcome": record.outcome, "line": words.plain_place(record.location)}
@@ -106,7 +106,7 @@ def _graph(graph: GraphRecorded) -> dict[str, Any]:
 
 
 def _event(event: Skip | AddressChange) -> tuple[str, dict[str, Any]]:
-    """Return the event name of an uncaptured operation or an address change, and its details."""
+    """Return the name and details of the event of an operation that was not captured, or of a parameter's new address."""
     where = {"line": words.plain_place(event.location)} if event.location is not None else {}
     if isinstance(event, Skip):
         return f"uncaptured: {event.reason}", where | ({"what to do": event.advice} if event.advice else {})

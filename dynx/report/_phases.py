@@ -1,4 +1,4 @@
-"""Where the compile time of a run went: by phase of torch.compile, by kind of compilation, and the compile caches on disk."""
+"""Texts on the compile time of a run: by phase of torch.compile, by kind of compilation; and hits of the caches on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST = 0.01  # share of the compile time from which a phase is shown: below it
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One part of the compile time, such as the seconds of inductor."""
+    """A part of the compile time, such as "inductor", with its seconds."""
 
     name: str
     seconds: float
@@ -27,9 +27,9 @@ class Share:
 
 
 def by_phase(run: RunRecords) -> tuple[Share, ...]:
-    """Return the seconds of each phase, in the order in which torch.compile runs them; phases below 1 % are omitted.
+    """Return the seconds of each phase, in the order in which torch.compile runs them; omit phases below 1 % of the time.
 
-    Backward graphs that are compiled at the first `backward()` are one more part: torch does not report their phases.
+    Backward graphs that are compiled at the first `backward()` are a phase of their own: torch does not report their phases.
     """
     total: dict[str, float] = {"Dynamo": 0.0, "AOTAutograd": 0.0}
     for compile in run.compiles:
@@ -42,7 +42,7 @@ def by_phase(run: RunRecords) -> tuple[Share, ...]:
 
 
 def by_kind(run: RunRecords) -> tuple[Share, ...]:
-    """Return the seconds of first compiles, recompiles, resume functions, and of dynx itself; empty if all are of one kind."""
+    """Return the seconds of first compiles, recompiles, resume functions, and by dynx itself; empty if there is one kind."""
     recompiled = {recompile.key for recompile in run.recompiles}
     resuming = {compile.key for compile in run.compiles if compile.resumes is not None}
     total = {"first compiles": 0.0, "recompiles": 0.0, "resume functions": 0.0, "by dynx itself": 0.0}
@@ -66,7 +66,7 @@ def caches(run: RunRecords) -> tuple[str, ...]:
 
 
 def longest(run: RunRecords) -> str:
-    """Return the text of the phase that took longest; empty if there is only one."""
+    """Return the name and seconds of the phase that took longest, as text; empty if there is only one phase."""
     shares = by_phase(run)
     return str(max(shares, key=lambda share: share.seconds)) if len(shares) > 1 else ""
 
@@ -86,7 +86,7 @@ def _shown(total: dict[str, float], whole: float) -> tuple[Share, ...]:
 
 
 def texts(run: RunRecords) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of the line below the summary: phases, kinds of compilations in parentheses, and caches."""
+    """Return the texts below the summary of a run, in groups: phases, kinds of compilations in parentheses, and caches."""
     kinds = _in_parentheses(map(str, by_kind(run)))
     groups = (tuple(map(str, by_phase(run))), (kinds,) if kinds else (), caches(run))
     return tuple(group for group in groups if group)

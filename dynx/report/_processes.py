@@ -17,7 +17,7 @@ from dynx.report._terminal import title, troubles
 
 
 def screen(children: Sequence[tuple[Path, RunRecords]], launcher: RunRecords | None) -> RenderableType:
-    """Render one line for each child process, below the title of the parent process unless `launcher`, its run, is None."""
+    """Render one line for each child process; above them the title of the parent process, if its run (`launcher`) is passed."""
     parts: list[RenderableType] = [Padding(_table(children), (0, 1))]
     if launcher is not None:
         parts = [Padding(title(launcher), (0, 1)), Text(""), *parts]

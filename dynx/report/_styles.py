@@ -1,4 +1,4 @@
-"""Notebook pages: templates of `_templates/`, which extend `base.html`, and styles of bars."""
+"""Render HTML for notebooks from the templates in `_templates/`, which extend `base.html`; styles of bars."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def _as_written(value: Any) -> Any:
 
 
 def bar(share: float) -> str:
-    """Return the style attribute of an element of class `bar`, filled from its right end by a share from 0 to 1."""
+    """Return the style attribute of an element of class `bar`, of which `share`, from 0 to 1, is filled from the right."""
     return f"--share: {max(0.0, min(1.0, share)):.0%}"
 
 
 def part(amount: float, number: int) -> str:
-    """Return the style attribute of a part of a bar whose parts have widths in proportion to their amounts."""
+    """Return the style attribute of one part of a bar: its width is proportional to `amount`, its color depends on `number`."""
     return f"flex: {amount:.6f}; background: hsl({(210 + 55 * number) % 360}, 50%, 60%)"
 
 
 def shares(amounts: Iterable[float]) -> list[float]:
-    """Return amounts as shares of the largest one."""
+    """Return the amounts divided by the largest amount."""
     known = list(amounts)
     largest = max(known, default=0.0) or 1.0
     return [amount / largest for amount in known]

@@ -1,4 +1,4 @@
-"""Render a run for a terminal: where the time went, the findings with the most lost time, then tables of records."""
+"""Render a run for a terminal: the compile time by phase, the most expensive findings, then tables of records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def screen(run: RunRecords, *, full: bool, top: int | None = None, file: Path | 
     Args:
         run: the run.
         full: adds the tables of all records.
-        top: the number of findings, and without `full` of rows of each table; by default 10, with `full` all.
+        top: the number of findings shown; also the number of rows of each table unless `full`. By default 10, with `full` all.
         file: the run file, for the command that shows the remaining findings.
     """
     if top is None and not full:
@@ -82,7 +82,7 @@ def _parts(run: RunRecords, *, full: bool, top: int | None, file: Path | None) -
 
 
 def _uncompiled(run: RunRecords) -> Iterator[RenderableType]:
-    """Render why nothing was compiled."""
+    """Render the reasons why nothing was compiled, with advice."""
     for reason in uncompiled.why(run):
         yield Wrapped(reason.reason)
         if reason.advice:
@@ -94,7 +94,7 @@ def title(run: RunRecords) -> RenderableType:
 
 
 class _Title:
-    """Rich renderable of the command and, at the right, the environment; on a narrow terminal below it."""
+    """Rich renderable of the command line and, at the right or on a narrow terminal below, the environment of a run."""
 
     def __init__(self, command: Text, environment: Text) -> None:
         self._command, self._environment = command, environment
@@ -111,7 +111,7 @@ class _Title:
 
 
 class _Flow:
-    """Rich renderable of groups of short texts, each text on one line; a group begins a new line if it does not fit."""
+    """Rich renderable of groups of short texts in lines; a group that does not fit begins a new line, and no text is split."""
 
     def __init__(self, groups: tuple[tuple[str, ...], ...], *, separator: str, style: str, bold: str = "") -> None:
         self._groups, self._separator, self._style, self._bold = groups, separator, style, bold
@@ -139,7 +139,7 @@ class _Flow:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One row of a titled list of records: cost or count, description, and the source location below."""
+    """One entry of a titled list of records: cost or count, description, and below it the source location."""
 
     amount: str
     fact: Text
@@ -163,7 +163,7 @@ def _tables(run: RunRecords, *, full: bool, top: int | None) -> Iterator[Rendera
 
 
 def troubles(run: RunRecords) -> RenderableType | None:
-    """Render the failures of dynx itself, such as a child process that it could not watch; None if there were none."""
+    """Render the failures of dynx itself, such as a child process that it could not observe; return None if there are none."""
     table = RunRecords.troubles.table
     return _entries(table.title, _rows(table, run.troubles, full=True)) if table is not None else None
 
@@ -177,9 +177,9 @@ def _rows(table: listing.Table[Any], records: tuple[Record, ...], *, full: bool)
 
 
 def _entries(title: str, rows: Iterable[_Entry], limit: int | None = None) -> RenderableType | None:
-    """Render a titled list of records; None if it is empty.
+    """Render a titled list of records; return None if it is empty.
 
-    If it is longer than `limit`, only the most expensive rows are shown; at equal cost, those with the highest counts.
+    If the list is longer than `limit`, only the entries with the most seconds, then the highest counts, are shown.
     """
     entries = list(rows)
     hidden: list[_Entry] = []
@@ -206,7 +206,7 @@ def _failed(run: RunRecords) -> Iterator[_Entry]:
 
 
 def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
-    """Render every compilation, grouped by function, then the reasons for skipped ones."""
+    """Render every compilation, grouped by function, then the reasons why Dynamo skipped compilations."""
     if not run.compiles:
         return
     names = _phases(run)
@@ -230,7 +230,7 @@ def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
 
 
 def _by_function(run: RunRecords) -> dict[str, list[Compile]]:
-    """Group compilations by function, or by the line at which a resume function begins."""
+    """Return the compilations by the name of their function; a resume function is named by the line at which it begins."""
     groups: dict[tuple[Location, int | None], list[Compile]] = {}
     for compile in run.compiles:
         groups.setdefault((compile.location, compile.resumes), []).append(compile)
@@ -242,14 +242,14 @@ def _by_function(run: RunRecords) -> dict[str, list[Compile]]:
 
 
 def _seconds(compiles: list[Compile], names: tuple[str, ...]) -> list[str]:
-    """Return the total seconds of compilations, and the seconds of each phase, as texts."""
+    """Return the total seconds of compilations, then their seconds in each of the phases `names`, as texts."""
     totals = [sum(compile.seconds for compile in compiles)]
     totals += [sum(compile.phases.get(name, 0.0) for compile in compiles) for name in names]
     return [words.seconds(total) for total in totals]
 
 
 def _skipped(run: RunRecords) -> Iterator[_Entry]:
-    """Yield one row for each reason for which Dynamo skipped a compilation, with the functions by file."""
+    """Yield an entry for each reason why Dynamo skipped compilations, with the skipped functions and their lines."""
     reasons: dict[str, list[Compile]] = {}
     for compile in run.compiles:
         if compile.outcome == "skipped":

@@ -10,7 +10,7 @@ from rich.segment import Segment
 
 
 class Trimmed:
-    """Rich renderable without trailing blanks, except blanks with a background color on a terminal."""
+    """Rich renderable of `content` without trailing blanks, except those with a background color where colors are shown."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content
@@ -25,7 +25,7 @@ class Trimmed:
 
 
 def _trimmed(segments: Iterator[Segment], *, has_colors: bool) -> Iterator[Segment]:
-    """Trim a line, whose segments are read and yielded from its end."""
+    """Yield the segments of a line without its trailing blanks; `segments` and the result run from last to first."""
     is_end = True
     for segment in segments:
         if is_end and not segment.control and not (has_colors and segment.style is not None and segment.style.bgcolor):

@@ -1,4 +1,4 @@
-"""Explain from the records of a run why nothing was compiled, with advice; if they prove no reason, say that it is unknown."""
+"""Explain from the records of a run why nothing was compiled, with advice, or say that the reason is unknown."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _SKIPS = {
 
 
 def is_uncompiled(run: RunRecords) -> bool:
-    """Return whether a run ended without any compiled graph, and without a finding or failure that says why."""
+    """Return whether a run has no compiled graph, and no finding, graph break or failed compilation that explains this."""
     return all(compile.outcome == "skipped" for compile in run.compiles) and not (run.findings or run.graph_breaks or run.eager)
 
 
 def why(run: RunRecords) -> list[Why]:
-    """Return the reasons why nothing was compiled; if the run proves none, a single text that the reason is unknown."""
+    """Return the reasons why nothing was compiled; if the run shows none, one entry which says that the reason is unknown."""
     known = [*_skipped(run), *(reason for use in run.uses for reason in _of_use(use, run))]
     return known or [_unknown(run)]
 
 
 def _skipped(run: RunRecords) -> Iterator[Why]:
-    """Yield why Dynamo skipped functions."""
+    """Yield for each function that Dynamo skipped the reason and the advice."""
     skips: dict[tuple[Location, str], None] = {}
     for compile in run.compiles:
         skips[compile.location, _reason(compile)] = None
@@ -64,7 +64,7 @@ def _reason(compile: Compile) -> str:
 
 
 def _of_use(use: CompileUse, run: RunRecords) -> Iterator[Why]:
-    """Yield reasons from the uses of torch.compile."""
+    """Yield the reasons that follow from how a process called torch.compile and the functions that it returned."""
     for text in use.raised:
         is_backend = text.startswith("InvalidBackend")
         yield Why(
@@ -113,6 +113,6 @@ def _at(location: Location | None) -> str:
 
 
 def _ended(run: RunRecords) -> str:
-    """Return how the program ended if it failed, or an empty text."""
+    """Return how the program ended if it failed, as the end of a sentence; else an empty text."""
     outcome = str(run.end.get("outcome", ""))
     return "" if outcome in ("", "finished", "exit 0") else f"; the program ended with {outcome.removeprefix('raised ')}"

@@ -1,4 +1,4 @@
-"""Texts that the terminal and notebook views share: durations, counts, locations."""
+"""Format what the views for terminals and notebooks share: durations, counts, locations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def summary(run: RunRecords) -> list[str]:
 
 
 def command(header: Mapping[str, Any]) -> str:
-    """Return the command line in the header of a run; empty if the header has none."""
+    """Return the command line from the header of a run; empty if the header has none."""
     words = header.get("command")
     return " ".join(map(str, words)) if isinstance(words, (list, tuple)) else ""
 
@@ -79,7 +79,7 @@ def environment(run: RunRecords) -> list[str]:
 def rank(header: Mapping[str, Any]) -> str:
     """Return the rank of a distributed process as `rank 1 of 2, restart 1`; empty for any other process.
 
-    The restart counts how often torchrun has restarted the worker group; it is omitted if 0.
+    The number of restarts says how often torchrun has restarted the worker group; it is omitted if 0.
     """
     if "rank" not in header:
         return ""
@@ -90,24 +90,24 @@ def rank(header: Mapping[str, Any]) -> str:
 def place(location: Location) -> str:
     """Format a location as `model.py:58`; for a location in a library, the line of the user's code that called it, if known.
 
-    The result counts as one word when text is wrapped.
+    The result has no-break spaces, so that text is not wrapped inside it.
     """
     own = location.own
     return unbroken(f"{short_path(own.file)}:{own.line}")
 
 
 def plain_place(location: Location) -> str:
-    """Format a location as `place` does, for output that is not wrapped."""
+    """Format a location as `place` does, but with ordinary spaces, for output that is not wrapped."""
     return ordinary(place(location))
 
 
 def line(location: Location) -> str:
-    """Format a location as `model.py:58`; in a library, the library's own line with a shortened path."""
+    """Format a location as `model.py:58`; for a location in a library, use the library's line and a shortened path."""
     return short_name(location) if location.library is not None else place(location)
 
 
 def own_and_library(location: Location) -> str:
-    """Format the line of the user's code; for a location in a library, append the library's line, as far as both are known."""
+    """Format the user's line, followed for a location in a library by the library's line; if only one is known, that one."""
     if location.library is None or location.caller is None:
         return line(location)
     return f"{place(location)} (in {short_name(location)})"
@@ -121,7 +121,7 @@ def where(location: Location) -> str:
 
 
 def called_from(finding: Finding) -> str:
-    """Format the line that called the function of a finding; empty if it is the finding's own line or is not known."""
+    """Format the line that called the function of a finding; empty if it is the line of the finding, or is unknown."""
     caller = finding.called_from
     if caller is None or finding.location.library is not None or caller == finding.location:
         return ""
@@ -134,7 +134,7 @@ def short_name(location: Location) -> str:
 
 
 def function(location: Location) -> str:
-    """Format the name of a function with its location: `forward  model.py:58`."""
+    """Format the name of a function with its file and line: `forward  model.py:58`."""
     return (
         f"{location.function}  {place(location)}"
         if location.library is None
@@ -151,7 +151,7 @@ def size(nbytes: int) -> str:
 
 
 def code(lines: Iterable[tuple[str, Location | None]]) -> str:
-    """Format generated code, with the line of the user's code that it comes from as a comment wherever this line changes."""
+    """Format lines of generated code; a comment names the user's line from which they come, wherever this line changes."""
     written, last = [], ""
     for text, location in lines:
         comment = line(location) if location is not None else ""

@@ -1,4 +1,4 @@
-"""Wrap text between words, but never inside a location `path:line`: a location that is too long loses its first folders."""
+"""Wrap text between words, but not inside a location `path:line`; a location that is too long loses its first folders."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _TAIL = 28  # columns that are reserved for a file name and line, even if the na
 
 
 def unbroken(text: str) -> str:
-    """Return a text that is not wrapped at its spaces."""
+    """Return a text with its spaces replaced by no-break spaces, at which it is not wrapped."""
     return text.replace(" ", UNBROKEN)
 
 
 def ordinary(text: str) -> str:
-    """Return a text with ordinary spaces, for output that is not wrapped."""
+    """Return a text with ordinary spaces instead of no-break spaces, for output that is not wrapped."""
     return text.replace(UNBROKEN, " ")
 
 
 def lines(text: Text, width: int) -> list[Text]:
-    """Wrap a text to a number of columns; empty lines of the text are kept."""
+    """Return the lines of a text wrapped to `width` columns of the terminal; empty lines of the text are kept."""
     if text.cell_len <= width and "\n" not in text.plain:
         return [_shown(text)]
     return [line for part in text.split("\n", allow_blank=True) for line in _wrapped(part, max(1, width))]
 
 
 def least(text: Text) -> int:
-    """Return the least width at which every location in a text keeps its file name and line."""
+    """Return the least width, in columns, at which every location in a text keeps its file name and line number."""
     tails = (_tail(match[0]) for match in _WORD.finditer(text.plain))
     return max((min(cell_len(tail), _TAIL) for tail in tails if tail), default=1)
 
 
 def shortened(place: str, width: int) -> str:
-    """Shorten a location `path:line` to a number of columns: drop its first folders, then the start of its file name."""
+    """Return a location `path:line` shortened to `width` columns: first folders are dropped, then the start of the name."""
     match = _PLACE.fullmatch(place)
     if match is None or cell_len(place) <= width:
         return place
@@ -60,7 +60,7 @@ def shortened(place: str, width: int) -> str:
 
 
 def _tail(word: str) -> str:
-    """Return the shortest form of a location that has its file name; empty for other words."""
+    """Return a location without its folders, the shortest form that keeps the file name; empty for other words."""
     match = _PLACE.fullmatch(word)
     if match is None:
         return ""
@@ -90,7 +90,7 @@ def _wrapped(text: Text, width: int) -> Sequence[Text]:
 
 
 def _with_short_places(text: Text, width: int) -> Text:
-    """Return the text with shortened locations where they are longer than a line."""
+    """Return the text, with those locations shortened that are longer than `width` columns."""
     parts, last = [], 0
     for match in _WORD.finditer(text.plain):
         short = shortened(match[0], width)
@@ -105,7 +105,7 @@ def _with_short_places(text: Text, width: int) -> Text:
 
 
 def _splits(word: str, width: int, column: int) -> Iterator[int]:
-    """Yield the indices at which to split a word longer than a line: after `.`, `/`, `(`, `,`, or after `_`, or anywhere."""
+    """Yield the indices at which to split a word longer than a line: after one of `./(,`, else after `_`, else anywhere."""
     if column + cell_len(word) <= width:
         return
     at, used = 0, column

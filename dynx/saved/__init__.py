@@ -12,11 +12,11 @@ compiled forward graph packs these tensors, and the backward graph unpacks them:
   `saved.plan(fn, *args, budget="60%")`: rules that fit a budget.
 - `saved.inlineable_hooks`: hooks with a pack and an unpack function of your own.
 
-How it works. torch inlines a pair of saved-tensor hooks that are GraphModules, but only for tensors that its
-filtering mode selects, at the end of forward and the beginning of backward, and without checks. dynx passes torch a pair that
-represents the rules (`_published`), and edits the graphs itself (`_graphs`) after AOTAutograd has partitioned them. Outside of
-graphs, the same pair packs eagerly (`_eager`). The pair has the same name and hash in every process, so that AOTAutograd's
-cache is hit.
+How it works. torch inlines a pair of saved-tensor hooks that are GraphModules, but only for tensors that
+`saved_tensors_hooks_filtering_mode` selects, at the end of forward and the beginning of backward, and without checks. dynx
+passes torch a pair of hooks that represents the rules (`_published`), and edits the graphs itself (`_graphs`) after AOTAutograd
+has partitioned them. Outside of graphs, the same hooks pack eagerly (`_eager`). The hooks have the same name and hash in every
+process, so that AOTAutograd's cache is hit.
 """
 
 from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor

@@ -46,7 +46,7 @@ class Codec:
     code: str = ""
 
     def why_not(self, tensor: torch.Tensor) -> str:
-        """Return why the codec does not take a tensor, or an empty string; only the tensor's metadata is read."""
+        """Return why the codec cannot pack a tensor, or an empty string; only the tensor's metadata is read."""
         if self.dtypes == "floating" and not (tensor.dtype.is_floating_point and tensor.element_size() > 1):
             return f"{self.name} is for floating-point tensors of 16 bits or more, not {_short(tensor.dtype)}"
         if self.dtypes == "bool" and not (

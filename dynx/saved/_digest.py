@@ -40,7 +40,7 @@ def digest(*values: Any) -> str:
 
 @cache
 def own_source() -> bytes:
-    """Return a hash of the files that decide how graphs are edited."""
+    """Return a hash of the source files of `dynx.saved` and `dynx._fx`, which edit the graphs."""
     result = hashlib.blake2b(digest_size=_SIZE)
     for folder in (_FOLDER, _FOLDER.parent / "_fx"):
         for file in sorted(folder.rglob("*.py")):
@@ -49,14 +49,14 @@ def own_source() -> bytes:
 
 
 class _Reader:
-    """Adds values to a hash; tracks the values being read, since a value may contain itself."""
+    """Adds values to a hash, recursively; tracks the values that are being read, since a value may contain itself."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=_SIZE)
         self._reading: dict[int, int] = {}  # depth by id
 
     def add(self, value: Any, what: str) -> None:
-        """Add a value; `what` describes it in the error."""
+        """Add a value to the hash; `what` is its description for the error message of a value that cannot be hashed."""
         if isinstance(value, _PLAIN) and not isinstance(value, Enum):
             return self._text(type(value).__name__, repr(value))
         if id(value) in self._reading:
@@ -71,7 +71,7 @@ class _Reader:
         return None
 
     def _parts(self, value: Any, what: str) -> Iterator[tuple[str, Any]]:
-        """Yield the parts of a value, each with a name."""
+        """Yield the parts of a value that are hashed, such as the code and closure of a function, each with a name."""
         if isinstance(value, Enum):
             yield str(value), value.value
         elif isinstance(value, tuple):

@@ -1,7 +1,7 @@
 """Pack saved tensors where no graph is compiled: in eager code, and between the graphs of a function with graph breaks.
 
-Without a graph, the module and name of a tensor are unknown, and how backward will read it. Rules with the options `module` or
-`name` do not apply, and the output of an operation such as ReLU counts as a mask.
+Without a graph, dynx does not know the module and name of a tensor, or how backward will read it. Rules with the options
+`module` or `name` do not apply, and the output of an operation such as ReLU counts as a mask.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Packed(NamedTuple):
 
 
 class EagerTensor(NamedTuple):
-    """A tensor that eager code saved, for `saved.report`."""
+    """A tensor that eager code saved, and how it was stored, for `saved.report`."""
 
     tensor: torch.Tensor
     candidate: Candidate

@@ -28,7 +28,7 @@ T = TypeVar("T")
 class SavedHooks:
     """The context manager and decorator that `saved.hooks` returns; it can be entered again, also from another thread.
 
-    Copies, also by pickle, have equal rules and cause no recompile; each copy is entered and exited by itself.
+    Copies, also by pickle, have equal rules and cause no recompile; a copy is entered and exited independently of the original.
     """
 
     def __init__(self, rules: tuple[Rule, ...], cache_hash: str | None, *, validate: bool, schedule: Schedule) -> None:
@@ -123,11 +123,11 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     """
     for rule in rules:
         if not isinstance(rule, Rule):
-            raise UsageError(f"{rule!r} is no rule\n  pass saved.rule(codec, ...), such as saved.rule(saved.codecs.fp8())")
+            raise UsageError(f"{rule!r} is not a rule\n  pass saved.rule(codec, ...), such as saved.rule(saved.codecs.fp8())")
     if schedule not in get_args(Schedule):
         raise UsageError(f"schedule={schedule!r} is not known\n  pass one of {', '.join(map(repr, get_args(Schedule)))}")
     if cache_hash is not None and not isinstance(cache_hash, str):
-        raise UsageError(f"cache_hash={cache_hash!r} is no text\n  pass a text that changes whenever a codec does")
+        raise UsageError(f"cache_hash={cache_hash!r} is not a str\n  pass a text that changes whenever a codec does")
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
     return SavedHooks(rules, cache_hash, validate=validate, schedule=schedule)
 
@@ -137,7 +137,7 @@ def _hooks_of(rules: tuple[Rule, ...], cache_hash: str | None, validate: Any, sc
 
 
 def _global(module: str, name: str) -> Any:
-    """Return the object with a name, which may contain dots, in a module; None if there is none."""
+    """Return the object with this qualified name in a module; None if there is none. Used to unpickle hooks."""
     found: Any = import_module(module)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -1,4 +1,4 @@
-"""Warn at compile time about codecs that change gradients more than their precision suggests."""
+"""Warn at compile time if the rounding of a codec can cause much larger errors in the gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.records.saved import SavedGraph
 
 
 def warn_of_losses(graph: SavedGraph) -> None:
-    """Warn about tensors with less precision that backward reads as masks, or from which it recomputes other tensors."""
+    """Warn about tensors stored with less precision that backward reads as masks or recomputes other tensors from."""
     for rule, loss in losses(graph):
         warnings.warn(_text(rule, loss), DynxWarning, stacklevel=user_stacklevel())
 

@@ -1,4 +1,4 @@
-"""Process the graphs of each compilation, while hooks of dynx are entered or saved tensors are observed."""
+"""Edit or report the graphs of each compilation, while `saved.hooks` are entered or saved tensors are observed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _observers: list[Observer] = []
 
 
 class SavedGraphs(Handle):
-    """Handle that keeps torch hooked: until it is removed, graphs are edited for hooks of dynx.
+    """Handle that keeps torch patched until `remove()`, so that dynx edits the graphs compiled under `saved.hooks`.
 
-    An observer is called with a `SavedGraph` for every compiled graph that saves tensors, with or without hooks; `dynx.watch()`
-    then records these graphs too.
+    `observer` is called with a `SavedGraph` for every compiled graph that saves tensors, with or without hooks; while there
+    is an observer, `dynx.watch()` records these graphs too.
     """
 
     __slots__ = ("_observer",)
@@ -74,7 +74,7 @@ def _refused() -> UsageError:
 
 
 def _on_partition(partition: Partition) -> bool:
-    """Edit the graphs for hooks of dynx; return whether they were edited, so that torch does not inline the hooks too."""
+    """Edit the graphs if `saved.hooks` are entered; return whether it did so, since torch must not inline the hooks then."""
     published = published_by(partition.hooks)
     if published is None and not _observers:
         return False
@@ -93,7 +93,7 @@ def _on_partition(partition: Partition) -> bool:
 
 
 def _record(tensors: list[SavedTensor], published: Published | None, peaks: Peaks | None) -> SavedGraph:
-    """Build the record of a graph; pass it to the observers and to the compilation in progress."""
+    """Return the record of a graph; pass it to the observers, and add it to the compilation in progress."""
     rules = tuple(map(str, published.rules)) if published is not None else ()
     further: dict[str, Any] = peaks.after(tensors) if peaks is not None else {}
 

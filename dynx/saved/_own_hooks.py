@@ -58,11 +58,11 @@ def inlineable_hooks(
         tensor([2.])
     """
     if not callable(unpack):
-        raise UsageError(f"unpack={unpack!r} is not callable\n  pass a function of what pack returns")
+        raise UsageError(f"unpack={unpack!r} is not callable\n  pass a function that takes the result of pack")
 
     def make(pack: Pack) -> SavedHooks:
         if not callable(pack):
-            raise UsageError(f"pack={pack!r} is not callable\n  pass a function of a tensor")
+            raise UsageError(f"pack={pack!r} is not callable\n  pass a function that takes a tensor")
         name = getattr(pack, "__qualname__", type(pack).__name__)
         codec = Codec(name, pack, unpack, "any")
         made = hooks(rule(codec, skip=()), cache_hash=cache_hash, validate=validate)

@@ -1,7 +1,7 @@
 """The functions that torch receives as saved-tensor hooks, with names that are the same in every process.
 
-AOTAutograd's cache on disk identifies the function that a hook calls by its module and name, and looks it up there. Therefore
-the functions for equal rules have the same name in this module, `pack_<hash>`. For the lifetime of a process they are also the
+AOTAutograd's cache on disk identifies the function that a hook calls by its module and name, and imports it by them. Therefore
+the functions for equal rules have the same name in this module, `pack_<hash>`. For the lifetime of a process, they are also the
 same objects: Dynamo guards on the identity of hooks, so a loop that enters new hooks with equal rules compiles once.
 """
 
@@ -23,7 +23,7 @@ from dynx.saved._rules import Rule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """Rules, and the pair of hooks that represents them."""
+    """Rules, and the pair of saved-tensor hooks that represents them to torch."""
 
     rules: tuple[Rule, ...]
     validate: bool
@@ -38,7 +38,7 @@ _by_pack: dict[int, Published] = {}  # by the id of the pack hook, which lives a
 
 
 def publish(key: str, rules: tuple[Rule, ...], *, validate: bool, schedule: Schedule) -> Published:
-    """Return the hooks for a key, which is a hash of the rules; the same objects for the same key."""
+    """Return the hooks for `key`, a hash of the rules; equal keys return the same objects."""
     with _lock:
         if key not in _published:
             pack = _function(f"pack_{key}", lambda value: _pack(value, rules, validate=validate))

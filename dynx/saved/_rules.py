@@ -20,7 +20,7 @@ _LINE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 
 
 class Candidate(NamedTuple):
-    """The properties of a saved tensor that rules read; None if a property is unknown in eager code."""
+    """The properties of a saved tensor that rules are matched against; None for properties that eager code does not know."""
 
     kind: SavedKind
     tensor: torch.Tensor  # fake while a graph is compiled
@@ -75,7 +75,7 @@ class Rule:
         return ""
 
     def _why_too_small(self, candidate: Candidate) -> str:
-        """Return why a tensor has too few elements; called last, since the comparison may add a guard on a size."""
+        """Return why a tensor is below `min_numel`, or an empty string; called last, since the comparison may add a guard."""
         if self.min_numel == 0 or holds(candidate.numel >= self.min_numel):
             return ""
         return f"min_numel is {self.min_numel}; it has {known_size(candidate.numel) or 'as many as data decides'}"
@@ -134,13 +134,13 @@ def rule(
         rule(fp8(row), min_numel=1024)
     """
     if not isinstance(codec, Codec):
-        raise UsageError(f"{codec!r} is no codec\n  pass one of dynx.saved.codecs, such as saved.codecs.fp8()")
+        raise UsageError(f"{codec!r} is not a codec\n  pass one of dynx.saved.codecs, such as saved.codecs.fp8()")
     if type(min_numel) is not int or min_numel < 0:
-        raise UsageError(f"min_numel={min_numel!r} is no number of elements\n  pass an int, such as 1024")
+        raise UsageError(f"min_numel={min_numel!r} is not a number of elements\n  pass an int, such as 1024")
     for option, pattern in (("name", name), ("module", module)):
         _check_pattern(option, pattern)
     if line is not None and (not isinstance(line, str) or _LINE.fullmatch(line) is None):
-        raise UsageError(f"line={line!r} is no line of a file\n  pass 'model.py:12'")
+        raise UsageError(f"line={line!r} is not a line of a file\n  pass 'model.py:12'")
     if mask_only not in (None, True, False):
         raise UsageError(f"mask_only={mask_only!r} is not True, False or None")
     skipped = (skip,) if isinstance(skip, str) else tuple(skip)
@@ -154,7 +154,7 @@ def _dtypes(dtype: Any) -> tuple[torch.dtype, ...] | None:
         return None
     given = (dtype,) if isinstance(dtype, torch.dtype) else tuple(dtype) if isinstance(dtype, Iterable) else (dtype,)
     if wrong := [one for one in given if not isinstance(one, torch.dtype)]:
-        raise UsageError(f"dtype has {wrong[0]!r}, which is no dtype\n  pass torch.float32, or several")
+        raise UsageError(f"dtype has {wrong[0]!r}, which is not a dtype\n  pass torch.float32, or several")
     return given
 
 
@@ -166,11 +166,11 @@ def _check_pattern(option: str, pattern: object) -> None:
             raise TypeError(f"expected a str, got {type(pattern).__name__}")
         re.compile(pattern)
     except (re.error, TypeError) as error:
-        raise UsageError(f"{option}={pattern!r} is no regular expression: {error}") from None
+        raise UsageError(f"{option}={pattern!r} is not a regular expression: {error}") from None
 
 
 def is_at(location: Location | None, line: str) -> bool:
-    """Return whether a location, or the user's line that called it, is the line `file:number`."""
+    """Return whether `location`, or the user's line that called the library code at `location`, is `line` (`file:number`)."""
     wanted = _LINE.fullmatch(line)
     if wanted is None or location is None:
         return False

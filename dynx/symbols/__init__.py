@@ -1,4 +1,4 @@
-"""Names of symbols that do not depend on the order in which torch creates them."""
+"""Names of symbolic sizes and numbers (such as `s77`) that do not depend on the order in which torch creates the symbols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Install a scheme for the names of symbols."""
+"""Install a scheme: a function that computes the number in the name of a symbol (77 in `s77`) from its source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _installed: list[InstalledScheme] = []
 
 
 class InstalledScheme(Handle):
-    """Handle of an installed scheme; `remove()` restores torch's own names."""
+    """Handle of an installed scheme for names of symbols; `remove()` restores torch's own names."""
 
     def __init__(self, name: str, scheme: Scheme) -> None:
         self.name, self.scheme = name, scheme
@@ -33,8 +33,8 @@ def install(scheme: str | Scheme = "blake63") -> InstalledScheme:
     torch uses a hash modulo 100 or, if that number is in use, the next free number. If a size is dynamic in only one of two
     processes, other symbols may have different names, and so may the keys of the FX graph cache and of the AOTAutograd cache.
 
-    All processes that share a cache have to use the same scheme. Names are part of the cache keys: the first run after
-    `install` misses where torch's own names would have hit.
+    All processes that share a cache have to use the same scheme. Names are part of the cache keys: in the first run after
+    `install`, graphs that were stored with torch's own names are misses.
 
     Args:
         scheme: `"blake63"` or `"blake31"`, the first 63 or 31 bits of the BLAKE2b hash; or a function `(source, attempt)` that
@@ -42,7 +42,7 @@ def install(scheme: str | Scheme = "blake63") -> InstalledScheme:
             attempt, which starts at 0 and increases by 1 each time that the returned number is already in use.
 
     Returns:
-        A handle and context manager; `remove()` restores torch's method exactly. The newest of several handles is in force.
+        A handle and context manager; `remove()` restores torch's method exactly. The newest installed scheme applies.
 
     Raises:
         UsageError: no scheme has this name, or the function does not return the same non-negative int in equal calls.
@@ -65,5 +65,5 @@ def install(scheme: str | Scheme = "blake63") -> InstalledScheme:
 
 
 def active() -> InstalledScheme | None:
-    """Return the handle of the scheme in force, or None if torch names symbols."""
+    """Return the handle of the scheme that names symbols now; None if torch itself names them."""
     return _installed[-1] if _installed else None

@@ -23,8 +23,8 @@ def report(shape_env: Any) -> SymbolReport:
         shape_env: a `ShapeEnv`, or an object that contains one: the `GraphModule` that a backend gets, or a `FakeTensorMode`.
 
     Returns:
-        A record with the symbols in the order of their creation. A symbol is `collided` if another source already had its
-        number, so that its name depends on that order.
+        A record with the symbols in the order of their creation. A symbol is `collided` if its number was already in use
+        for another source, so that its name depends on the order.
 
     Raises:
         UsageError: there is no `ShapeEnv` in the argument, as in a graph whose shapes are all static.

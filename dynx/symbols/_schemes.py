@@ -15,7 +15,7 @@ _EXAMPLES = ("L['x'].size()[0]", "L['self'].scale")
 
 
 def hashed(source: str, attempt: int, bits: int) -> int:
-    """Return the first bits of the BLAKE2b hash of a source; after attempt 0, the attempt is hashed too.
+    """Return the first `bits` bits of the BLAKE2b hash of a source; if `attempt` is not 0, it is hashed too.
 
     Reference: BLAKE2b as in RFC 7693, `hashlib.blake2b`; it does not depend on PYTHONHASHSEED.
     """
@@ -24,12 +24,12 @@ def hashed(source: str, attempt: int, bits: int) -> int:
 
 
 def blake63(source: str, attempt: int) -> int:
-    """Return 63 bits of the hash; among 1,000 sources of a graph, a collision has a probability of 5e-14."""
+    """Return 63 bits of the BLAKE2b hash; with 1,000 sources in a graph, a collision has probability 5e-14."""
     return hashed(source, attempt, 63)
 
 
 def blake31(source: str, attempt: int) -> int:
-    """Return 31 bits of the hash, for 32-bit consumers; among 1,000 sources, a collision has a probability of 2e-4."""
+    """Return 31 bits of the BLAKE2b hash, for 32-bit consumers; with 1,000 sources, a collision has probability 2e-4."""
     return hashed(source, attempt, 31)
 
 
@@ -38,7 +38,7 @@ _BITS: tuple[tuple[Scheme, int], ...] = ((blake63, 63), (blake31, 31))
 
 
 def scheme_of(scheme: str | Scheme) -> Scheme:
-    """Return the scheme with this name, or a function of the user after a test on two sources.
+    """Return the scheme with this name; a function of the user is called on two example sources as a test, and returned.
 
     Raises UsageError for unknown names, and for functions that do not return non-negative ints or differ between equal calls.
     """
@@ -59,7 +59,7 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
 
 
 def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
-    """Return a function that returns the number of a source, and whether that of attempt 0 was in use."""
+    """Return `allocated` for this scheme, as a function of the source and the used numbers; faster for schemes of dynx."""
     bits = next((bits for known, bits in _BITS if known is scheme), None)  # not a dict: a user's scheme may be unhashable
     if bits is None:
         return partial(allocated, scheme)
@@ -73,7 +73,7 @@ def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
 
 
 def allocated(scheme: Scheme, source: str, used: set[int]) -> tuple[int, bool]:
-    """Return the number of a source, and whether that of attempt 0 was in use."""
+    """Return an unused number for a source, and whether the first choice (attempt 0) was already in `used`."""
     number = checked(scheme, source, 0)
     if number not in used:
         return number, False

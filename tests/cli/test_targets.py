@@ -126,7 +126,7 @@ def test_a_factory_of_inputs_may_stand_in_another_file(dynx, factory):
     [
         (["check", "other.py::f"], "there is no Python file other.py"),
         (["check", "steps.py::absent"], "steps.py has no absent"),
-        (["check", "other:f"], "there is no module other here or among the installed ones"),
+        (["check", "other:f"], "there is no module other in the current folder or among the installed ones"),
         (["guards", "other.py::f"], "the file other.py does not exist"),
         (["guards", "other:f"], "no module named other"),
         (["guards"], "no program to run"),

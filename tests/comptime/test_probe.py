@@ -152,7 +152,7 @@ def test_ctx_check_in_a_probe_decides_a_later_branch_on_an_unbacked_symint():
         (f"{__file__}:4", None, r"no statement begins at .*test_probe.py:4\n  the nearest line with code is \d"),
         ("nowhere.py:3", None, r"file nowhere.py does not exist\n"),
         ("json:nothing", None, r"AttributeError"),
-        ("helper", None, r"another form\n  valid forms: file\.py:12, file\.py::function, module:function"),
+        ("helper", None, r"not of a valid form\n  valid forms: file\.py:12, file\.py::function, module:function"),
         ("no_such_package:f", None, r"ModuleNotFoundError"),
     ],
     ids=lambda value: getattr(value, "__qualname__", "") or type(value).__name__,

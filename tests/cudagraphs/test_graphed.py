@@ -208,7 +208,7 @@ def test_second_backward_through_a_graphed_output_raises_as_in_torch(device, pai
 @pytest.mark.uncaptured
 def test_reentrant_checkpoints_are_refused(device):
     model, x = linear(device), torch.ones(2, 3, device=device, requires_grad=True)
-    with pytest.raises(UsageError, match="use_reentrant=True runs only in backward"):
+    with pytest.raises(UsageError, match="use_reentrant=True works only in backward"):
         cudagraphs.graphed(lambda x: checkpoint(model, x, use_reentrant=True), (x,), config=config_for(device))
 
 

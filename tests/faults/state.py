@@ -64,8 +64,8 @@ FAULTS = (
     Fault(
         "module changes are not detected",
         "_state/comparison.py",
-        "is_unchanged() and _are_at",
-        "_are_at",
+        "= [unchanged(_each_once(part.dicts for part in parts)), are_in_place]",
+        "= [are_in_place]",
         "test_fast_path.py",
     ),
     Fault(
@@ -288,8 +288,8 @@ FAULTS = (
     Fault(
         "settings of torch are not compared",
         "_state/comparison.py",
-        "(is_as_before() and not count_dispatch_modes()) or is_equal()",
-        "is_as_before() or True",
+        "all_of([*first, sameness_check(objects, functions, lists), *others]",
+        "all_of([*first, *others]",
         "test_changed_state.py",
     ),
     Fault(

@@ -90,7 +90,7 @@ def test_files_with_changes_that_git_has_not_are_not_written(tmp_path):
 REFUSED = {
     "it writes into its folder": (
         LOGGED + '\n    open("log.txt", "a").write("once")\n',
-        "the program writes log.txt, and would again in each trial",
+        "the program writes log.txt, and would do so again in each trial",
     ),
     "it never ends": (LOGGED + "\n    import time; time.sleep(1000)\n", "did not end within 15 s, and was stopped"),
     "it compiles nothing": ("raise SystemExit('no data')", "the program compiled nothing: no data"),
@@ -231,7 +231,7 @@ def test_ctrl_c_in_the_first_run(tmp_path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert errors == "dynx: interrupted in the first run: nothing was tried\n"
+    assert errors == "dynx: interrupted in the first run: no fix was tried\n"
 
 
 @pytest.mark.parametrize("command", [["fix"], ["run", "--try"]])

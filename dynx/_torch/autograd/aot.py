@@ -26,7 +26,8 @@ class GraphFacts(NamedTuple):
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
     """Return an AOTAutograd backend that compiles forward, backward and inference graphs with these three compilers.
 
-    Inference graphs mutate their inputs themselves; in training, a runtime wrapper of AOTAutograd copies the new values.
+    Inference graphs mutate their inputs themselves. In training, the forward graph returns the new values of mutated inputs,
+    and a runtime wrapper of AOTAutograd copies them to the inputs.
     """
     require("aot_autograd", "forward_metadata", "saved_count", "weak_tensor", "saved_tensor_hooks")
     from torch._dynamo.backends.common import aot_autograd
@@ -37,7 +38,7 @@ def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: G
 
 
 def input_sources(gm: Any) -> list[str]:
-    """Return the guard source of each input of a Dynamo graph, such as `L['x']`; an empty string for an input without one.
+    """Return the guard source of each input of a Dynamo graph, such as `L['x']`; an empty string if it has no source.
 
     Torch: `meta["grapharg"].source` of a placeholder, alike in 2.11, 2.13 and 2.15.
     """
@@ -64,7 +65,7 @@ def graph_facts() -> GraphFacts:
 def _regenerated(metadata: Any) -> frozenset[int]:
     """Return the indices of graph outputs that AOTAutograd replaces by a new view before it returns them to the user.
 
-    An output that is the base of other outputs is returned to the user as it is, and not included. Torch:
+    An output that is the base of other outputs is returned to the user unchanged, so its index is not included. Torch:
     `gen_alias_from_base`.
     """
     if any(type(meta).__name__ == "SubclassCreationMeta" for meta in metadata.subclass_fw_graph_out_meta):

@@ -1,7 +1,8 @@
 """Run the activation checkpoints of a Dynamo graph without AOTAutograd, and draw the same random numbers when they recompute.
 
 Torch: from 2.13 on the higher-order operator of a checkpoint leaves the RNG state to AOTAutograd. With
-`torch.compile(backend="eager")`, which does not use AOTAutograd, the gradients have another dropout mask than the forward pass.
+`torch.compile(backend="eager")`, which does not use AOTAutograd, the recomputation uses another dropout mask than the forward
+pass, so the gradients are wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def restore_rng_states(gm: GraphModule) -> None:
-    """Make the checkpoints of a graph that is not compiled further restore the RNG state before they recompute.
+    """Modify a graph that runs without AOTAutograd, so that its checkpoints restore the RNG state before they recompute.
 
     Checkpoints with `preserve_rng_state=False` and selective checkpoints (those with a `context_fn`) are not changed.
     """

@@ -1,4 +1,4 @@
-"""Read and renew `AccumulateGrad` nodes, and find out whether the autograd engine will execute a node.
+"""Read and replace `AccumulateGrad` nodes, and find out whether the autograd engine will execute a node.
 
 Torch: `torch._C._will_engine_execute_node`; `VariableHooks::set_data`, which drops the `AccumulateGrad` node of a leaf when
 its dtype changes; alike in 2.11, 2.13 and 2.15. `torch.autograd.graph.get_gradient_edge` is public.
@@ -20,9 +20,9 @@ def accumulator_of(leaf: torch.Tensor) -> Any:
 def renew_accumulators(leaves: Iterable[torch.Tensor]) -> None:
     """Make autograd create new `AccumulateGrad` nodes for leaf tensors; existing autograd graphs keep the old nodes.
 
-    A node belongs to the stream on which it was created, and lives as long as any graph that references it, even one from
-    long before a capture. A capture would have to wait for the stream of an old node, which CUDA refuses. Hooks that are
-    registered on the old node itself are lost.
+    A node belongs to the CUDA stream on which it was created, and lives as long as an autograd graph references it. During a
+    CUDA graph capture, a backward pass through a node from before the capture would wait for the stream of that node, which
+    CUDA refuses. Hooks that are registered on the old node itself are lost.
     """
     for leaf in leaves:
         memory = leaf.data
@@ -34,5 +34,5 @@ def renew_accumulators(leaves: Iterable[torch.Tensor]) -> None:
 
 
 def will_execute(node: Any) -> bool:
-    """Return whether the running backward pass will execute an autograd node; False if its `inputs` do not need the node."""
+    """Return whether the running backward pass will execute an autograd node; `backward(inputs=...)` may exclude it."""
     return bool(torch._C._will_engine_execute_node(node))

@@ -1,8 +1,8 @@
 """Properties of optimizers, gradient scalers and hooks that decide whether a training step can be captured in a CUDA graph.
 
-Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, those of all
-optimizers in `torch.optim.optimizer`, `GradScaler` in `torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13
-and 2.15.
+Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, the global step
+hooks in `torch.optim.optimizer`, `GradScaler` in `torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13 and
+2.15.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def takes_found_inf(optimizer: Any) -> bool:
 
 
 def step_hooks_check(optimizers: Sequence[Any]) -> Callable[[], bool]:
-    """Return a fast predicate that is true while a step of one of the optimizers calls hooks: its own, or those of all."""
+    """Return a fast predicate that is true while step hooks are registered, on one of the optimizers or globally."""
     names = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
     own = [hooks for optimizer in optimizers for name in names if (hooks := vars(optimizer).get(name)) is not None]
     hooks = [_all_optimizers._global_optimizer_pre_hooks, _all_optimizers._global_optimizer_post_hooks, *own]
@@ -39,7 +39,7 @@ _hooks, _later_hooks = attrgetter("_backward_hooks"), attrgetter("_post_accumula
 
 
 def has_hooks(module: Any) -> bool:
-    """Return whether a module has forward or backward hooks or pre-hooks."""
+    """Return whether a module itself has forward or backward hooks or pre-hooks; global hooks do not count."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
 
 

@@ -1,7 +1,8 @@
-"""Compile graphs with inductor, as a whole or in parts, and let a callback choose what is called.
+"""Compile graphs with inductor, as a whole or in parts, and let a callback choose the callable that runs each graph.
 
-Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15. `compile_fx_inner` gives the
-outputs in `user_visible_output_idxs`, an entry in the meta of the output node, the strides in `original_output_strides`.
+Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15. `compile_fx_inner` reads two
+entries in the meta of a graph's output node: the indices `user_visible_output_idxs` of the outputs whose strides it must keep,
+and the strides, `original_output_strides`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Compiled = Callable[[list[Any]], Any]
 
 
 class Compiler(NamedTuple):
-    """Functions that compile a graph as a whole or in parts; the results take a list of arguments and clear it (boxed)."""
+    """Functions that compile a graph, or a part of it, to a boxed callable, which takes a list of arguments and clears it."""
 
     whole: Callable[[], Compiled]
     part: Callable[[GraphModule], Compiled]  # its outputs have the layouts of the fake tensors
@@ -39,9 +40,9 @@ def keeping_saved_tensors() -> Iterator[None]:
     """Keep backward graphs compiled in this context from reusing the memory of saved tensors, so that they can run repeatedly.
 
     Torch: `collect_bw_donated_buffer_idxs` returns the saved tensors whose memory a backward graph may overwrite.
-    `config.donated_buffer=False` is not enough: a graph that was compiled with it raises for `retain_graph=True` wherever the
-    option is not set, as in the threads of autograd (2.11, 2.13 and 2.15). The keys of the caches of AOTAutograd and inductor
-    do not include this choice, so these caches are disabled meanwhile.
+    `config.donated_buffer=False` is not enough: torch reads it again when the backward graph runs, and raises for
+    `retain_graph=True` if it is not set there, as in autograd's threads (2.11, 2.13 and 2.15). The cache keys of AOTAutograd
+    and inductor do not show whether a graph may reuse the memory, so both caches are disabled in this context.
     """
     from torch._functorch import config as functorch_config
     from torch._inductor import config as inductor_config
@@ -60,10 +61,10 @@ def _no_buffers(*args: Any, **kwargs: Any) -> list[int]:
 
 
 def with_inductor(choose_call: ChooseCall) -> Callable[[Any, Sequence[Any]], Any]:
-    """Return a backend that compiles graphs with inductor, and calls the callables that `choose_call` chooses for them.
+    """Return a backend that compiles graphs with inductor, and runs each graph through the callable that `choose_call` selects.
 
     `choose_call(kind, gm, example_inputs)` is called before a graph is compiled. It returns a function that takes a `Compiler`
-    and returns the callable to use for the graph.
+    and returns the callable that runs the graph.
     """
 
     require("compile_fx", "compile_fx_inner", "autograd_config")

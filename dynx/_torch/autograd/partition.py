@@ -1,9 +1,9 @@
-"""Read and edit the forward and backward graph of a compilation, after AOTAutograd split them and before they are compiled.
+"""Read and edit the forward and backward graph of a compilation, after AOTAutograd's partitioner and before the compilers.
 
 Torch: `maybe_inline_graph_saved_tensors_hooks`, which inlines saved-tensor hooks that are GraphModules, and `prepare_hook_gm`,
 which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`; alike in 2.11, 2.13 and 2.15. Torch
-inlines hooks only for the tensors that `saved_tensors_hooks_filtering_mode` selects: the default, "donated", selects none for a
-backend that keeps saved tensors, and none of activation checkpointing.
+inlines hooks only for the tensors that `saved_tensors_hooks_filtering_mode` selects. The default, "donated", selects donated
+buffers: there are none under `inductor.keeping_saved_tensors`, and none among the tensors that activation checkpointing saves.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from dynx._torch.capabilities import hook_point, require
 class Partition(NamedTuple):
     """The forward and backward graph of one compilation.
 
-    The forward graph returns what the user gets, then saved tensors, then saved sizes; the backward graph takes the sizes, then
-    the tensors, each under the name of its node in the forward graph.
+    The forward graph returns the outputs that AOTAutograd's runtime wrappers expect, then the saved tensors, then the saved
+    sizes. The backward graph takes first the sizes, then the tensors; each placeholder has the name of the saved node in the
+    forward graph.
     """
 
     forward: GraphModule
@@ -41,9 +42,9 @@ OnPartition = Callable[[Partition], bool]
 
 
 def on_partition(callback: OnPartition) -> hooks.Wrapping:
-    """Call `callback` with the graphs of each compilation; if it returns True, torch does not inline hooks itself.
+    """Call `callback` with the graphs of each compilation until the handle is removed; an exception in it ends the compilation.
 
-    An exception that it raises ends the compilation.
+    If it returns True, torch does not inline saved-tensor hooks itself.
     """
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
 
@@ -89,7 +90,7 @@ def _partition(
 def hook_module(fn: Callable[..., Any], cache_hash: str) -> GraphModule:
     """Return a GraphModule that calls `fn`, and that torch can inline as a saved-tensor hook.
 
-    AOTAutograd's cache looks up `fn` by its module and name, and has `cache_hash` in its keys.
+    AOTAutograd's cache stores the module and the name of `fn`; `cache_hash` stands for `fn` in its cache keys.
     """
     graph = Graph()
     value = graph.placeholder("value")
@@ -110,7 +111,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 def only_element(constant: torch.Tensor) -> float | None:
-    """Return the element of a floating-point constant of a graph while torch is tracing; None for other tensors.
+    """Return the element of a one-element floating-point constant of a graph, even while torch traces; None for other tensors.
 
     Torch: `_disable_current_modes`, alike in 2.11, 2.13 and 2.15.
     """

@@ -31,10 +31,11 @@ def hooks_are_set() -> bool:
 
 
 def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
-    """Hide dynx's hooks from Dynamo's guards and tracer while gradients are disabled, since nothing is saved then.
+    """Hide dynx's saved-tensor hooks from Dynamo while gradients are disabled, since nothing is saved; return a handle.
 
-    Otherwise a function that was compiled under `torch.no_grad` would be recompiled for the hooks, into the same graph. The
-    hooks are not hidden from AOTAutograd, which itself disables gradients while it compiles a graph that will save tensors.
+    Otherwise a function that was compiled under `torch.no_grad` would be recompiled when hooks become active, into the same
+    graph. The hooks are not hidden from AOTAutograd, which itself disables gradients while it compiles a graph that will save
+    tensors. `is_ours` takes the active pair of hooks and returns whether it is dynx's.
     """
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +50,7 @@ def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
 
 
 def _is_read_by_dynamo() -> bool:
-    """Return whether the caller runs inside of a call of `top_saved_tensors_hooks` by a module of Dynamo."""
+    """Return whether a module of `torch._dynamo` made the innermost running call of `top_saved_tensors_hooks`."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "top_saved_tensors_hooks":
         frame = frame.f_back
@@ -61,9 +62,9 @@ def _module_of(frame: FrameType) -> str:
 
 
 def refuse_transforms(is_ours: IsOurs, error: Callable[[], DynxError]) -> hooks.Wrapping:
-    """Raise `error()` when Dynamo traces a call of `torch.func.grad` under dynx's hooks.
+    """Raise `error()` when Dynamo traces `torch.func.grad` while dynx's saved-tensor hooks are active; return a handle.
 
-    Torch raises too, but only after it has disabled saved-tensor hooks for the whole thread, and does not enable them again.
+    Torch raises too, but only after it has disabled saved-tensor hooks on this thread, and does not enable them again.
     """
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,7 +80,7 @@ def refuse_transforms(is_ours: IsOurs, error: Callable[[], DynxError]) -> hooks.
 
 
 def own_error(error: BaseException | None) -> DynxError | None:
-    """Return the error of dynx that Dynamo turned into its `InternalTorchDynamoError`; None for other errors."""
+    """Return dynx's error that Dynamo wrapped in an `InternalTorchDynamoError`; None for other errors."""
     from torch._dynamo.exc import InternalTorchDynamoError
 
     cause = error.__cause__ or error.__context__ if isinstance(error, InternalTorchDynamoError) else None

@@ -1,5 +1,5 @@
 """Read and change Dynamo's cache of compiled code: its entries, their guards, and the entry that a call would run.
 
-Changes wait in `quiescence` until no other thread reads the cache. `entries` and `guard_tree` read it without a lock; `lookup`
-waits while another thread changes it.
+`quiescence` makes a change as soon as no other thread reads the cache. `entries` and `guard_tree` read the cache without a
+lock; `lookup` waits while another thread changes it.
 """

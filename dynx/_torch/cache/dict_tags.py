@@ -1,10 +1,10 @@
 """Dict tags: torch skips the guards below a module while no dict of the module and its submodules has changed.
 
-Torch: `config.use_recursive_dict_tags_for_guards`, on in 2.11 and off from 2.13 on. It marks modules of a finished guard tree
-as "tag-safe roots" (`GuardManagerWrapper.find_tag_safe_roots`), which is also possible later, and cannot be undone. From 2.13
-on, guards on tensors below a marked module are evaluated nevertheless. Neither a new `__class__` of a module nor a change
-inside of a function that it stores is detected, and before Python 3.12 torch compares the dicts through pointers that may
-dangle (pytorch#188101).
+Torch: `config.use_recursive_dict_tags_for_guards`, on in 2.11 and off from 2.13 on. If it is on, torch marks modules of a new
+guard tree as "tag-safe roots" (`GuardManagerWrapper.find_tag_safe_roots`). The tree of an existing cache entry can be marked
+too, but marks cannot be removed. From 2.13 on, guards on tensors below a marked module are evaluated nevertheless. Dict tags
+detect neither a new `__class__` of a module nor a change inside of a function that a module stores. Before Python 3.12 torch
+compares the dicts through pointers that may dangle (pytorch#188101).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def may_read_freed_memory() -> bool:
 
 
 def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
-    """Build a guard tree with dict tags; return its root and the locals to check.
+    """Build a guard tree with dict tags, to time it; return its `RootGuardManager` and the locals on which to evaluate it.
 
-    The tree guards a new module for each list in `contents`, which stores the dicts and tensors of that list as attributes.
+    Each list in `contents` holds dicts and tensors. For each list the tree guards a new module with these as attributes.
 
-    Timing this tree measures the cost of dict tags without enabling them in a tree that is in use.
+    The time of this tree shows the cost of dict tags without marking a tree that is in use.
     """
     require("root_guards", "guard_manager_kinds", "dispatch_keys")
     from torch import Tensor

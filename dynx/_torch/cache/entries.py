@@ -34,7 +34,7 @@ def entries_of(code: CodeType) -> list[RawEntry]:
 
 
 def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:
-    """Return the cache entries of code objects and their resume functions; the entries of one code object are oldest first."""
+    """Return the cache entries of code objects and of their resume functions, for each code object from oldest to newest."""
     unique = {id(part): part for code in codes for part in (code, *resumes_of(code))}
     return [entry for code in unique.values() for entry in sorted(entries_of(code), key=_age)]
 
@@ -44,7 +44,7 @@ def _age(entry: RawEntry) -> tuple[int, ...]:
 
 
 def guards_of_result(result: Any) -> Any | None:
-    """Return the guards in a result of `convert_frame._compile` that is not in the cache yet; None if nothing was compiled."""
+    """Return the `GuardManagerWrapper` in a result of `convert_frame._compile`; None if nothing was compiled."""
     compiled = getattr(result, "guarded_code", None)
     return None if compiled is None else compiled.guard_manager
 
@@ -57,7 +57,7 @@ def compiled_codes() -> list[CodeType]:
 
 
 def entry_of(code: CodeType, guards: Any) -> RawEntry | None:
-    """Return the cache entry of a code object with these guards; None if it is not in the cache any more."""
+    """Return the cache entry of a code object that has this `GuardManagerWrapper`; None if it is no longer in the cache."""
     return next((entry for entry in entries_of(code) if entry.guards is guards), None)
 
 

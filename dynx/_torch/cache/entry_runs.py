@@ -1,6 +1,6 @@
 """Observe which cache entries a call runs, and the locals that their guards checked.
 
-Torch runs an entry as a frame with the compiled code and the locals of the function; a profile function observes such frames.
+Torch runs an entry as a frame with the compiled code and the function's locals; a Python profile function observes such frames.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def frames_run(
 ) -> list[RawEntry]:
     """Run `call` and return which of `entries` it runs on this thread, in order. Raises what `call` raises.
 
-    `at_start` is called before the first instruction of each entry, with Dynamo disabled.
+    `at_start` is called with a `FrameRun` before the first instruction of each entry, while Dynamo is disabled.
     """
     require("set_eval_frame")
     from torch._C._dynamo import eval_frame

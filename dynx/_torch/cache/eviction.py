@@ -11,9 +11,10 @@ from dynx._torch.capabilities import require
 
 
 def invalidate(guards: Any, reason: str, operation: str = "guards.evict") -> None:
-    """Invalidate the cache entry with these guards; torch counts it towards the recompile limit until the function is reset.
+    """Invalidate the cache entry with this `GuardManagerWrapper`; it counts towards the recompile limit until a `reset`.
 
-    `operation` is the name of the operation in error messages.
+    `reason` is the text that torch reports for the entry instead of a failed guard; `operation` names the caller's operation in
+    error messages.
     """
     require("deleted_guards", "compile_lock")
     from torch._dynamo.guards import DeletedGuardManagerWrapper
@@ -26,7 +27,10 @@ def invalidate(guards: Any, reason: str, operation: str = "guards.evict") -> Non
 
 
 def reset(codes: Iterable[CodeType], operation: str = "guards.reset") -> None:
-    """Remove all cache entries of code objects, and torch's decisions to skip their frames. Torch: `reset_code`."""
+    """Remove all cache entries of code objects, and torch's decisions to skip their frames. Torch: `reset_code`.
+
+    `operation` names the caller's operation in error messages.
+    """
     require("reset_code", "compile_lock")
     from torch._dynamo.eval_frame import reset_code
 

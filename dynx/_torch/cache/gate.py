@@ -1,7 +1,8 @@
 """Hold new calls of compiled code while another thread waits to change Dynamo's cache.
 
-If many threads call compiled code, at least one of them is in a call at any time. While the gate is closed, new calls wait;
-calls that began before continue, including the calls of compiled code that they make in turn. An open gate hooks nothing.
+If many threads call compiled code, at least one of them is in a call at any time. A thread that waits for the others therefore
+closes a gate: new calls on other threads wait until the gate is open again. Calls that began before continue, including the
+calls of compiled code that they make in turn. While the gate is open, nothing of torch is hooked.
 
 Torch: `eval_frame._maybe_set_eval_frame`, with which the function around compiled code sets Dynamo's callback when a call
 begins, and the previous callback when it ends. Dynamo is off when this function is called, and does not trace the code of the
@@ -31,7 +32,7 @@ _openings = 0  # how often the gate was opened
 
 @contextmanager
 def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
-    """Hold calls of compiled code that other threads begin inside this context.
+    """Close the gate: hold the calls of compiled code that other threads begin inside this context.
 
     Args:
         readers: Returns the code objects of the functions that read the cache; a call inside of such a function is not held.
@@ -62,7 +63,7 @@ def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
 def wait(readers: frozenset[CodeType]) -> None:
     """Wait while the gate is closed, unless this thread has closed it, or is inside of an earlier call that reads the cache.
 
-    The caller is a function that reads the cache, and calls this first.
+    Functions that read the cache call this first; `readers` are the code objects of these functions.
     """
     if not _closed_by or threading.get_ident() in _closed_by or _readers_in_stack(readers) > 1:
         return
@@ -70,14 +71,14 @@ def wait(readers: frozenset[CodeType]) -> None:
 
 
 def dynx_holds_this_call() -> None:
-    """Wait until the gate is open. `quiescence` recognizes by this name in its stack that a thread does not read the cache."""
+    """Wait until the gate is open; `quiescence` does not count a thread with this function in its stack as a reader."""
     with _opened:
         before = _openings
         _opened.wait_for(lambda: not _closed_by or _openings != before, timeout=_LONGEST)
 
 
 def outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and its callers."""
+    """Yield a frame and its callers, innermost first."""
     while frame is not None:
         yield frame
         frame = frame.f_back

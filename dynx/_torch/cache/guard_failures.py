@@ -34,8 +34,8 @@ def guarded_attribute(guard: Any) -> str | None:
 def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
     """Return the locals and globals of the frame being recompiled, read from the arguments of torch's recompilation logger.
 
-    Torch: `get_and_maybe_log_recompilation_reasons`. Returns None for the second call, with `skip_logging`, that 2.11 makes
-    when modules are not inlined.
+    Torch: `get_and_maybe_log_recompilation_reasons`. If modules are not inlined, torch 2.11 calls it a second time, with
+    `skip_logging`: for that call None is returned.
     """
     skip_logging = kwargs.get("skip_logging", args[3] if len(args) > 3 else False)
     if skip_logging:
@@ -54,7 +54,7 @@ class RefusedCall(NamedTuple):
 
 
 def refused_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RefusedCall:
-    """Read the arguments of torch's recompilation logger, as the stance "fail_on_recompile" calls it.
+    """Return the refused call from the arguments that the stance "fail_on_recompile" passes to torch's recompilation logger.
 
     Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports when it calls it; alike in 2.11, 2.13 and 2.15.
     """

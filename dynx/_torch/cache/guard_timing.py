@@ -30,8 +30,8 @@ class TimedNode(NamedTuple):
 class GuardTimes:
     """A timer of a guard tree and each of its subtrees, evaluated on locals for which all guards pass.
 
-    All parts are added before any part is timed. They are then timed in rounds, so that a moment in which the machine is slow
-    affects one round of every part, not all rounds of one part.
+    The parts to time are the whole tree, copies of its subtrees, and what `add_copy` and `add_root` add. `measure` then times
+    all parts in rounds, so that a moment in which the machine is slow affects one round of every part, not all rounds of one.
     """
 
     def __init__(self, tree: RawNode, locals: Mapping[str, Any]) -> None:
@@ -47,12 +47,12 @@ class GuardTimes:
         self._add_part(tree, [])
 
     def add_copy(self, nodes: Iterable[RawNode]) -> Callable[[], float]:
-        """Add a copy of the tree with only these nodes, which must be connected; return a getter of its time in ns."""
+        """Add a copy of the tree with only these nodes, which must be connected; the returned function gives its time in ns."""
         run = self._copy({node.manager for node in nodes})
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Add a `RootGuardManager` of another tree, with locals to check; return a getter of its time in ns."""
+        """Add the `RootGuardManager` of another tree, with locals to check; the returned function gives its time in ns."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 
@@ -90,7 +90,8 @@ class GuardTimes:
     def _part(self, node: RawNode, total: float, before: float) -> TimedNode:
         """Distribute a node's total time over the node itself and its children, in proportion to their separate timings.
 
-        Timed separately, each child includes the cost that all children share, such as the iteration over a dict.
+        The separate timing of each child includes the cost that all children share, such as the iteration over a dict.
+        `before` is the time of the path to the parent node, in ns like `total`.
         """
         until = self._ns(self._own[id(node)])
         own, inner = max(0.0, until - before), [max(0.0, self._ns(self._total[id(child)]) - until) for child in node.children]

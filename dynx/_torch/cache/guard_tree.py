@@ -47,7 +47,7 @@ def tree_of(guards: Any) -> RawNode:
 
 
 def add_last(guards: Any, function: Callable[[Any], Any], text: str) -> None:
-    """Add a guard that torch evaluates after all others pass: `function` takes the locals and returns whether it passes."""
+    """Add a guard that torch evaluates last: `function` takes the locals and returns whether it passes; `text` describes it."""
     guards.root.add_epilogue_lambda_guard(function, [text], None)
 
 
@@ -82,7 +82,7 @@ def is_module(node: RawNode) -> bool:
 
 
 def is_builtin_module(node: RawNode) -> bool:
-    """Return whether a node guards a module of `torch.nn` or `torch.ao`, but not a container. Torch: `wrap_module`."""
+    """Return whether a node guards a module of `torch.nn` or `torch.ao` that is no container such as `Sequential`."""
     package = node.cls.__module__ if is_module(node) else ""
     return package.startswith(("torch.nn.modules", "torch.ao.")) and not package.startswith("torch.nn.modules.container")
 

@@ -1,8 +1,9 @@
 """Find the cache entry that torch would run for a call, without running the function.
 
-The call is really made: Python binds the arguments, and torch's own lookup evaluates the guards, with the callback, region and
-stance that the call would have. A profile function stops the resulting frame, of the function or of compiled code, before its
-first instruction. If torch would compile the frame, it calls a callback of dynx instead, which stops the frame too.
+The call is really made: Python binds the arguments, and torch's own lookup evaluates the guards, with the callback, stance and
+`isolate_recompiles` region that the call would have. A Python profile function raises an exception when a frame of the function
+or of its compiled code starts, so that no instruction of it runs. If torch would compile the frame, a callback of dynx is
+called instead of torch's, and raises too.
 
 Torch: `_TorchDynamoContext`, which a compiled function closes over as `self`, `_callback_from_stance`, and the functions of
 `torch._C._dynamo.eval_frame`; alike in 2.11, 2.13 and 2.15, without regions in 2.11.
@@ -26,7 +27,7 @@ from dynx._torch.compilation.unwrap import code_of
 
 
 class Compiled(NamedTuple):
-    """A function that torch.compile returned, taken apart."""
+    """The parts of a function that torch.compile returned: the wrapped function, its code object, and torch's context."""
 
     fn: Any  # the function that it calls while the callback is set
     code: CodeType  # of the frame that torch looks up in the cache
@@ -34,7 +35,7 @@ class Compiled(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A call for which torch would run no cache entry, and what torch would do instead; must not outlive the call."""
+    """A call for which torch would run no cache entry, and what torch would do instead. It keeps the call's locals alive."""
 
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
@@ -49,7 +50,7 @@ class Missed(NamedTuple):
 
 
 class LookupResult(NamedTuple):
-    """The cache entry that torch would run for a call; else the result of `on_miss`, or in `off` why torch is disabled."""
+    """The cache entry that torch would run for a call; else the result of `on_miss`, or why Dynamo is off."""
 
     entry: RawEntry | None
     miss: Any = None
@@ -69,7 +70,7 @@ class _Stop(BaseException):
 
 
 def compiled_parts(compiled: Any) -> Compiled | None:
-    """Take apart a function that torch.compile returned; return None for anything else, and if it wraps no Python code."""
+    """Return the parts of a function that torch.compile returned; None for any other object, or if it wraps no Python code."""
     cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True)) if _is_function(compiled) else {}
     if "self" not in cells or "fn" not in cells or "callback" not in cells:
         return None
@@ -85,7 +86,7 @@ def _is_function(value: Any) -> bool:
 def look_up(
     compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], on_miss: Callable[[Missed], Any]
 ) -> LookupResult:
-    """Return which cache entry torch would run for a call, or what it would do instead.
+    """Return which cache entry torch would run for a call, or what `on_miss` returns for a call without such an entry.
 
     Raises TypeError if the arguments do not fit the function.
     """

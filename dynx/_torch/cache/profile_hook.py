@@ -1,4 +1,4 @@
-"""Choose a Python hook that is called when a frame starts: the profile function, or the trace function if that is in use."""
+"""Choose a Python hook that is called when a frame starts: the profile function, or the trace function if a profiler runs."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A call of compiled code reads the cache without a lock, and may release the GIL while it evaluates guards. If another thread
 removes an entry meanwhile, the entry is freed while it is in use, and torch crashes (`torch._dynamo.reset()` can cause this,
-in 2.11, 2.13 and 2.15). Therefore new calls are held (`gate`), and the change is made when no thread is in an earlier call.
+in 2.11, 2.13 and 2.15). Therefore new calls are held (`gate`), and a change is made once no other thread is in a call.
 
 Torch: the function around compiled code, `eval_frame.compile_wrapper`, whose code is read from a compiled function.
 """
@@ -37,20 +37,21 @@ _MORE_THREADS = b"\n...\n"  # written by `faulthandler` after the stacks of a hu
 
 
 def register_reader(function: Any) -> None:
-    """Register a function that reads the cache and calls `hold` first: changes wait while another thread executes it."""
+    """Register a function that calls `hold` and then reads the cache: changes wait while another thread executes it."""
     _registered.append(function)
 
 
 def hold() -> None:
-    """Wait while another thread changes the cache; a registered reader calls it before it reads."""
+    """Wait while another thread changes the cache; functions passed to `register_reader` call this first."""
     gate.wait(_reader_codes())
 
 
 def when_quiet(change: Callable[[], Any], operation: str) -> Any:
     """Call `change` at a moment when no other thread is in a call of compiled code, and return its result.
 
-    Meanwhile new calls of other threads are alternately held and admitted, since a thread in a call may wait for a thread whose
-    call is held. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute.
+    Until then, new calls of other threads are alternately held and admitted, since a thread in a call may wait for a thread
+    whose call is held. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute;
+    `operation` names the caller's operation in the message.
     """
     if _is_compiling(sys._getframe()):
         raise UsageError(
@@ -76,7 +77,7 @@ def when_quiet(change: Callable[[], Any], operation: str) -> Any:
 
 
 class _Look(NamedTuple):
-    """The state of the other threads at one moment."""
+    """The other threads that read the cache at one moment, according to their stacks."""
 
     busy: frozenset[int]  # the ids of threads that are calling compiled code or reading the cache
     deep: frozenset[int]  # busy threads whose stack is so long that a call may be in its outer frames, which are not seen
@@ -84,7 +85,7 @@ class _Look(NamedTuple):
 
 
 class _Hold(NamedTuple):
-    """The outcome of one period in which calls were held."""
+    """The outcome of one period in which new calls of compiled code were held."""
 
     outcome: Literal["changed", "timeout"]
     result: Any
@@ -155,7 +156,7 @@ class _Stacks:
 
 
 def _look(stacks: bytes, readers: tuple[bytes, ...]) -> _Look:
-    """Return which of the other threads read the cache; a thread whose call is held does not.
+    """Return which of the other threads read the cache, from their stacks; a thread whose call is held does not.
 
     `faulthandler` writes only the innermost hundred frames; a thread with a longer stack counts as busy, since a call may be in
     the outer frames.

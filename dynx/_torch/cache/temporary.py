@@ -1,4 +1,4 @@
-"""Remove what temporary compilations leave: cache entries, decisions to skip frames, global names, counts in torch's counters.
+"""Remove what temporary compilations leave: cache entries, decisions to skip frames, global names, changed counters.
 
 Torch: `convert_frame.register_bytecode_hook`, whose hooks are called with the code object of each frame that Dynamo compiles
 and the compiled code; `utils.CleanupManager`, which removes most names that Dynamo adds to globals; and `utils.counters`. Torch
@@ -75,7 +75,7 @@ def nothing_remains() -> Iterator[None]:
 
 
 def _remove_names_of(compiled: CodeType) -> None:
-    """Remove the global names, such as those of resume functions, that Dynamo added for compiled code that no longer runs.
+    """Remove the names in globals, such as those of resume functions, that Dynamo added for compiled code which is not used.
 
     Torch removes them when the code object is freed, but keeps a code object that has run alive until Python exits.
     """

@@ -43,7 +43,7 @@ def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fals
 
     Args:
         fn: A function or module that is not compiled.
-        backend: The name of a backend, a backend, or one that `backend_of` returned.
+        backend: The name of a backend, a backend function, or the result of `backend_of`.
         fullgraph: As in torch.compile.
     """
     return compile_apart(_with_code_of_its_own(fn), backend, fullgraph=fullgraph)
@@ -52,11 +52,17 @@ def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fals
 def compile_apart(
     fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False, in_place: bool = False
 ) -> Callable[..., Any]:
-    """Compile a function with separate cache entries: the program does not use them, and they cause it no recompiles.
+    """Compile a function with cache entries of its own, which no other compiled function uses or has to check.
 
-    Takes the arguments of `compile_anew`. Dynamo compiles the frame of the function itself, not of a wrapper, except for a
-    module under torch without regions of cache entries (see `isolation`). There, `in_place` compiles the function's code object
-    instead of a copy: the caller must have copied it.
+    Dynamo compiles the frame of the function itself, not of a wrapper, except for a module if torch has no regions of cache
+    entries (see `isolation`).
+
+    Args:
+        fn: A function or module that is not compiled.
+        backend: The name of a backend, a backend function, or the result of `backend_of`.
+        fullgraph: As in torch.compile.
+        in_place: Compile the function's code object instead of a copy, if torch has no regions of cache entries; the caller
+            must have copied the code object.
     """
     require("optimize", "optimize_context", "innermost_backend")
     if not has_regions() and is_module_call(fn):
@@ -93,7 +99,7 @@ def config_value(path: str) -> Any:
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Unwrap errors of dynx that torch has wrapped in `BackendCompilerFailed` during a compilation."""
+    """Raise dynx's own errors instead of the `BackendCompilerFailed` in which torch wraps them during a compilation."""
     require("backend_error")
     from torch._dynamo.exc import BackendCompilerFailed
 
@@ -120,7 +126,7 @@ def backward_as_often_as_eager_code() -> AbstractContextManager[None]:
 
 
 def random_numbers_of_eager_code() -> AbstractContextManager[None]:
-    """Make inductor use the same random numbers as eager code, which is slower than its own. Torch: `fallback_random`."""
+    """Make inductor use the random numbers of eager code, which is slower than inductor's own. Torch: `fallback_random`."""
     from torch._inductor import config as inductor_config
 
     return inductor_config.patch(fallback_random=True)

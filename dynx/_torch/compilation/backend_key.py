@@ -1,5 +1,7 @@
 """Keyed backends: copies of torch's backend objects that are equal only to themselves, so that they share no cache entries.
 
+The cache key of a keyed backend stands for the settings for which the copy was made; its `value` is hashable.
+
 Torch reuses a cache entry when its backend is the same object, or of the same type and equal. From 2.13 on entries also belong
 to a region (`isolate_recompiles`): a compiled function looks up only entries of its own region and entries without a region.
 """
@@ -38,7 +40,7 @@ def torch_backend(backend: Any, **options: Any) -> Any:
 
 
 def options_of(backend: Any) -> dict[str, Any]:
-    """Return the settings that `mode` and `options` of `torch.compile` stand for, as stored in its backend object.
+    """Return the settings that `mode` and `options` of `torch.compile` result in, as stored in torch's backend object.
 
     Torch: settings of inductor, in `_TorchCompileInductorWrapper.config`; keywords of any other backend, in
     `_TorchCompileWrapper.kwargs`. Torch's `==` of backends compares the same attributes.
@@ -59,9 +61,9 @@ def may_use_inductor(backend: Any) -> bool:
 
 
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
-    """Copy a backend from `torch_backend`; the copy has this cache key and is equal only to itself.
+    """Copy a backend that `torch_backend` returned; the copy has this cache key and is equal only to itself.
 
-    If `key_now()` differs from the key when the copy compiles a graph, the copy is no longer shared (see `shared_key`).
+    If `key_now()` differs from `key.value` when the copy compiles a graph, the copy is no longer shared (see `shared_key`).
     """
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
@@ -87,7 +89,7 @@ def _keyed_class(cls: Any) -> Any:
 
 
 def shared_key(backend: Any) -> Hashable | None:
-    """Return the key value under which a keyed backend may be shared; None if the key has changed since."""
+    """Return the value of a keyed backend's cache key if functions may share the backend; None if `key_now()` ever differed."""
     key: Hashable = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 

@@ -1,4 +1,4 @@
-"""Read the settings of torch's compiler that change compiled code, as a fingerprint or as values.
+"""Read the settings of torch's compiler that change compiled code: a fingerprint, which is a tuple of hashes, or the values.
 
 Torch: `get_hash` of its configuration modules is cached until a value changes, and omits settings that do not change compiled
 code; alike in 2.11, 2.13 and 2.15.
@@ -18,8 +18,8 @@ _READ_BY_DYNAMO = ("freezing", "triton.cudagraphs")  # inductor settings that Dy
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
     """Return a fast function that returns the current fingerprint of torch's compiler settings.
 
-    The returned function runs on every call of a compiled function, so all imports and lookups happen here. The backend that
-    `torch.compiler.set_stance` forces is part of the fingerprint; without `of_config` it is the only part. Torch:
+    The returned function runs on every call of a compiled function, so all imports and lookups happen before. The backend that
+    `torch.compiler.set_stance` forces is part of the fingerprint; with `of_config=False` it is the only part. Torch:
     `eval_frame._stance`.
     """
     require("stance", "config_hash", "inductor_config")
@@ -32,9 +32,9 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
 
 
 def without_inductor(fingerprint: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replace inductor's part of a fingerprint by the inductor settings that Dynamo reads while it traces.
+    """Return a fingerprint with the inductor settings that Dynamo reads while it traces, in place of inductor's hash.
 
-    Torch: these are the same in 2.11, 2.13 and 2.15, apart from settings for torch's logs and tests.
+    Torch: the settings are the same in 2.11, 2.13 and 2.15, apart from settings for torch's logs and tests.
     """
     stance, dynamo, _, functorch = fingerprint
     settings = _modules()[1].get_config_copy()
@@ -55,7 +55,7 @@ def _name(backend: Any) -> Hashable:
 def config_values(*, of_inductor: bool = True) -> dict[str, Any]:
     """Return the values of all settings that change compiled code, by full name.
 
-    Without `of_inductor`, the only settings of inductor are those that Dynamo reads while it traces.
+    With `of_inductor=False`, inductor's settings are omitted, except those that Dynamo reads while it traces.
     """
     values: dict[str, Any] = {}
     for name, module in zip(_NAMES, _modules(), strict=True):

@@ -1,4 +1,4 @@
-"""Change how a program compiles, to try advice: mark sizes as dynamic, or change the arguments of torch.compile.
+"""Change how an unedited program compiles, for a trial: mark sizes as dynamic, or change the arguments of torch.compile.
 
 Torch: the locals of the frame are an argument of `convert_frame._compile`, which reads marks on tensors while it traces; alike
 in 2.11, 2.13 and 2.15.
@@ -19,7 +19,7 @@ _COMPILE = HookPoint("torch.compile", "torch:compile", purpose="arguments of tor
 
 
 def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error: OnError) -> Subscription:
-    """Call `act` with the code object and the locals of each frame that is about to be compiled."""
+    """Call `act` with the code object and the locals of each frame about to be compiled, until the handle is removed."""
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = compile_call(args, kwargs)
@@ -38,7 +38,7 @@ def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
 
 
 def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
-    """Add arguments to each call of torch.compile that does not have them itself."""
+    """Add arguments to each call of torch.compile that does not have them itself, until the handle is removed."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: original(*args, **{**arguments, **kwargs})
@@ -47,7 +47,7 @@ def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
 
 
 def instead_of_torch_compile(compile: Callable[..., Any]) -> Wrapping:
-    """Redirect calls of torch.compile to `compile`, whose own calls of torch.compile reach torch."""
+    """Call `compile` instead of torch.compile until the handle is removed; calls of torch.compile by `compile` reach torch."""
     is_inside = ContextVar("is_inside", default=False)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ _LIMIT = "Dynamo recompile limit exceeded"
 
 @dataclass(frozen=True, slots=True)
 class CompileCall:
-    """The arguments of one call of `convert_frame._compile`. It references live objects and must not outlive the call."""
+    """The arguments of one call of `convert_frame._compile`, which keep the frame's locals alive: do not store this object."""
 
     code: CodeType
     locals: Mapping[str, Any]

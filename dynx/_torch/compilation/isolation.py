@@ -39,8 +39,8 @@ def compiler(
 ) -> Callable[[Any], Any]:
     """Return a function that compiles its argument with a keyed backend, whose cache entries no other backend shares.
 
-    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place`, torch without
-    regions compiles a function's code object instead of a copy: the caller must have copied it.
+    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place`, if torch has
+    no regions, the function's code object is compiled instead of a copy: the caller must have copied it.
     """
     import torch
 
@@ -62,8 +62,8 @@ def compiler(
 def _in_region(context: Any, backend: Any, fn: Any) -> Any:
     """Compile a function in its backend's region of cache entries.
 
-    All functions of a backend share one region. Callables that torch runs through its own wrapper also share the wrapper's code
-    object, and thus one recompile limit in a region: each of their classes gets a region.
+    All functions of a backend share one region. Callables without a code object, which torch wraps by `wrap_inline`, share the
+    wrapper's code object: each class of them gets a separate region, else all would count towards one recompile limit.
     """
     owner = _owner(fn)
     regions = vars(backend).setdefault("dynx_regions", WeakKeyDictionary())
@@ -72,10 +72,10 @@ def _in_region(context: Any, backend: Any, fn: Any) -> Any:
 
 
 def _owner(fn: Any) -> Any:
-    """Return the key that separates the cache entries of callables that share a code object, such as the class of a module.
+    """Return the key by which a callable's cache entries are separated from those of callables with the same code object.
 
-    Torch runs built-in modules and callable objects through one wrapper, whose code they share; guards distinguish objects of
-    the same class. The key of every function with its own code object is `_OwnCode`.
+    It is `_OwnCode` for a function with a code object of its own. For built-in modules and callable objects, which torch runs
+    through one wrapper, it is their class; guards distinguish objects of the same class.
     """
     if not has_code_of_torch(fn):
         return _OwnCode
@@ -90,7 +90,7 @@ class _OwnCode:
 def _own_code(backend: Any, fn: Any) -> Any:
     """Copy a function with a new code object for this backend, for torch without regions of cache entries.
 
-    A module is returned unchanged: its call runs code that all modules share.
+    The bound `__call__` of a module is returned unchanged: all modules share its code.
     """
     from torch._dynamo.external_utils import wrap_inline
 

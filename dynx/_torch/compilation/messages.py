@@ -26,7 +26,7 @@ class Messages(logging.Handler, Handle):
     """A handle that calls `report(text, origin)` for each warning or log message of torch on this thread until it is removed.
 
     `origin` is the name of the logger or the class of the warning. Warnings that the user's own code raises are not reported.
-    If a message cannot be rendered, that is reported.
+    If a message cannot be converted to text, the report says so.
     """
 
     def __init__(self, report: Report) -> None:
@@ -40,7 +40,7 @@ class Messages(logging.Handler, Handle):
     def remove(self) -> None:
         """Stop reporting torch's warnings and log messages.
 
-        If the program has saved the wrapped `showwarning` and stores it again later, the wrapper only calls the original.
+        If the program saved the wrapped `showwarning` and restores it afterwards, the wrapper only calls the original.
         """
         self._report = None
         for name in _LOGGERS:
@@ -48,7 +48,7 @@ class Messages(logging.Handler, Handle):
         self._warnings.remove()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Report a log record of torch if it was logged on the observed thread."""
+        """Report a log record of torch if it was logged on the thread that created this handle."""
         if record.thread == self._thread:
             self._pass_on(record.getMessage, record.name)
 

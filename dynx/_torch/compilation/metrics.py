@@ -23,9 +23,9 @@ class PhaseClock:
         self._start = {key: len(_times().get(key, ())) for key in (_WHOLE, _COMPILER, _AOT, _GUARDS, _INNER)}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
-        """Split the `seconds` of a compilation into the phases trace, aot, backend and guards.
+        """Return the seconds that a compilation of `seconds` took in each of the phases trace, aot, backend and guards.
 
-        `nested`: seconds of other compilations that ran within the backend, which torch's timers count twice.
+        `nested` is the time of other compilations that ran within the backend, which torch's timers count twice.
         """
         guards = min(self._grown(_GUARDS), seconds)
         compiler = min(max(0.0, self._grown(_COMPILER) - nested), seconds - guards)
@@ -45,7 +45,7 @@ def _times() -> Mapping[str, list[float]]:
 
 
 def sizes(compile_id: str) -> tuple[int | None, int | None]:
-    """Return the numbers of graph operations and guards of the compilation that just ended; None for each if unknown.
+    """Return the numbers of graph operations and of guards of the compilation that just ended; each is None if unknown.
 
     Torch: the newest `CompilationMetrics`; a compilation nested in another compilation has none.
     """

@@ -5,7 +5,7 @@ function, a `torch.nn.Module`, a class, a callable object or code that is not Py
 
 - torch's cache belongs to the code object of the frame that Dynamo compiles: the layer behind torch.compile (`original`);
 - a report shows the line that the user wrote: the last layer, behind decorators (`function`, `through`);
-- a module search looks at every layer, since each may hold modules (`layers`).
+- a search for the modules that a callable uses looks at every layer (`layers`).
 
 Attributes of user objects, except a module's `forward`, are read without running their properties and `__getattr__`.
 
@@ -47,8 +47,8 @@ class Unwrapped:
         original: The callable without its outer wrappers from torch.compile: the callable that Dynamo compiles. For an
             `OptimizedModule`, the bound `forward`, as in torch; a method whose function is compiled remains a method.
         module: The `torch.nn.Module` that is called, without the `OptimizedModule` around it; None if it is not a module.
-        compiled: The compiled function that a call of the target runs directly; None if there is none. For a compiled module,
-            in place or not, the compiled function of its call.
+        compiled: The compiled function that a call of the target runs directly; None if there is none. For a module compiled by
+            torch.compile or `Module.compile`, the compiled function of its call.
     """
 
     target: Any
@@ -68,7 +68,7 @@ class Unwrapped:
 
     @property
     def function(self) -> FunctionType | None:
-        """The innermost Python function, or that of a module's `forward`; None for a class and for C code."""
+        """The innermost Python function, for a module that of its `forward`; None for a class and for C code."""
         return _last_function(self)
 
     @property

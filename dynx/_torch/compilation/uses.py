@@ -1,4 +1,4 @@
-"""Read the results of torch.compile calls, and calls of compiled functions, whether or not anything is compiled."""
+"""Read what torch.compile returned, and under which settings a compiled function is called, even if nothing is compiled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Call:
 
 
 def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
-    """Read the result of `eval_frame._optimize`: a `_NullDecorator` if compilation is disabled (alike in 2.11 to 2.15)."""
+    """Return whether a result of `eval_frame._optimize` compiles: a `_NullDecorator` does not (alike in 2.11 to 2.15)."""
     if type(result).__name__ != "_NullDecorator":
         return Prepared(compiles=True)
     if kwargs.get("disable"):
@@ -34,9 +34,10 @@ def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
 
 
 def call_of(args: tuple[Any, ...]) -> Call | None:
-    """Read a call of `eval_frame._callback_from_stance`, which each call of a compiled function makes; None for other calls.
+    """Return the settings of a compiled function's call, from the arguments of `eval_frame._callback_from_stance`; else None.
 
-    A function under `torch.compiler.disable` makes it without a callback.
+    Each call of a compiled function calls it. A function under `torch.compiler.disable` does so too, but without a callback:
+    the result is None.
     """
     if not args or args[0] is None or args[0] is False:
         return None

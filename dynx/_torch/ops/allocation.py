@@ -1,7 +1,7 @@
 """Allocate tensors of a known layout without the dispatcher, in half of the time of `torch.empty_like`.
 
 Torch: `torch._C._dynamo.guards._empty_strided_cpu` and `_empty_strided_cuda`, with which the code that inductor generates
-allocates its results. The memory is on the current device.
+allocates its results. They allocate on the current device.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dynx._torch.ops.cuda_graphs import current_device
 
 
 def allocator_like(tensor: Any) -> Callable[[], Any]:
-    """Return a function that allocates a tensor like a dense tensor, as `torch.empty_like` does, strides included."""
+    """Return a function that allocates tensors with the layout of a dense tensor, like `torch.empty_like`, strides included."""
     import torch
 
     require("allocate_on_cpu", "allocate_on_cuda")

@@ -1,4 +1,4 @@
-"""Report a capture by the emulator of CUDA graphs to libraries that ask torch for captures."""
+"""Make torch report a capture by dynx's CPU emulator of CUDA graphs to libraries that ask whether a stream is capturing."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def current_device() -> Callable[[], int]:
 
 
 def capture_check() -> Callable[[], bool]:
-    """Return `torch.cuda.is_current_stream_capturing`, without the Python function around it where torch is built with CUDA."""
+    """Return `torch.cuda.is_current_stream_capturing`, or the faster C++ function that it calls if torch is built with CUDA."""
     import torch
     from torch import _C
 
@@ -60,16 +60,16 @@ def profiler_check() -> Callable[[], bool]:
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:
-    """Return whether two `torch.Generator` objects are one generator: operators receive a new Python object for it."""
+    """Return whether two `torch.Generator` objects are one C++ generator: operators receive a new Python object for theirs."""
     return bool(generator._cdata == other._cdata)
 
 
 def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> None:
-    """Clean up after a failed CUDA graph capture: unmark generators as captured, and release the memory pool.
+    """Clean up after a failed CUDA graph capture: release the memory pool, and end the capture for random generators.
 
-    An empty capture on `stream`, which must not be used meanwhile, unmarks the device's generator and `generators`. A new state
-    would unmark a generator too, but graphs that were captured before keep the old state: they would draw the same random
-    numbers in each replay, whatever `torch.manual_seed` sets.
+    The failed capture leaves the device's generator and `generators` marked as capturing. An empty capture on `stream`, which
+    nothing else may use at that time, removes the mark. A new generator state would have no mark either, but graphs that were
+    captured before would keep the old state: each replay would draw the same random numbers, whatever `torch.manual_seed` sets.
 
     Torch: `CUDAGraph.capture_end` raises before it cleans up itself, as seen in 2.11 (pytorch#190348).
     """
@@ -89,7 +89,7 @@ def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> N
 
 
 def clear_error_of_solver(device: Any) -> None:
-    """Call cuSOLVER after a failed capture, if the process has loaded it, and ignore the error, which is that of the capture.
+    """Call cuSOLVER after a failed capture, if the process has loaded it, and ignore the error that the capture left in it.
 
     Otherwise the next decomposition in the user's code would raise this error (seen with torch 2.11 and CUDA 13, also without
     dynx).
@@ -110,7 +110,7 @@ def _has_loaded(library: str) -> bool:
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:
-    """Return a predicate `(tensors, addresses, indices)`: at these indices, the tensors have these data pointers."""
+    """Return a predicate `(tensors, addresses, indices)`: `tensors[i].data_ptr() == addresses[i]` for all `i` in `indices`."""
     from torch import _C
 
     return getattr(_C, "_tensors_data_ptrs_at_indices_equal", None) or _are_at

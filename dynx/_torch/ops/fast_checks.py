@@ -15,7 +15,7 @@ from dynx._torch.capabilities import require
 
 
 def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
-    """Return a predicate that checks that tensors match `tensors` in type, device, dtype, sizes, strides and requires_grad.
+    """Return a predicate whether its arguments match `tensors` in type, device, dtype, sizes, strides and requires_grad.
 
     It takes as many arguments as there are tensors, and is false if an argument is not a tensor.
     """
@@ -39,7 +39,8 @@ def sameness_check(objects: Sequence[Any], functions: Sequence[Any], lists: Sequ
     """Return a fast predicate that is true while the state is unchanged; it makes one call into C++.
 
     The state is the class of each object, the code of each function, the identity of the elements of each list, and torch's
-    global settings (autocast, grad mode, default dtype, determinism and precision). No `TorchFunctionMode` may be active.
+    global settings (autocast, grad mode, default dtype, determinism and precision). It is also false while a
+    `TorchFunctionMode` is active.
     """
     require("type_guards", "id_guards", "length_guards", "function_mode_guard", "global_state_guard", "guard_manager_kinds")
     from torch._C._dynamo.guards import GlobalStateGuard

@@ -32,7 +32,7 @@ def uses_of_memory(tensor: Any) -> int:
 
 
 def is_used(storage: Any) -> bool:
-    """Return whether anything besides this Python object uses a storage; True if torch has no `_storage_Use_Count`."""
+    """Return whether anything besides the Python object `storage` uses a storage; True if torch has no `_storage_Use_Count`."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     return count is None or int(count(storage._cdata)) > 1
 
@@ -53,12 +53,12 @@ class WeakMemory:
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Rebuild the tensor over its storage, or over a new storage at the same address; None if neither exists."""
+        """Rebuild the tensor on its storage, or if that is freed, on a tensor's storage at the same address; else None."""
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))
 
     def over(self, tensor: Any) -> Any:
-        """Return a view of `tensor`'s storage with the recorded layout, whose offset is counted from the start of `tensor`."""
+        """Return a view of `tensor`'s memory with the recorded dtype and layout, offset from the first element of `tensor`."""
         offset, size, stride = self._layout
         return self._read(view_of_memory(tensor, self._dtype, size, stride, offset * self._dtype.itemsize))
 

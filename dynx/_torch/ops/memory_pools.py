@@ -57,7 +57,7 @@ class Pool:
 
     @contextlib.contextmanager
     def allocations(self) -> Iterator[None]:
-        """Let this thread allocate from the pool."""
+        """Let this thread allocate from the pool inside the context."""
         from torch import _C
 
         _C._cuda_beginAllocateCurrentThreadToPool(self.device, self.handle)

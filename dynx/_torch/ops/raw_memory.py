@@ -14,7 +14,7 @@ _CHUNK = 1 << 22  # words that are searched at a time; each needs about 20 bytes
 
 
 def holds_address(segments: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]], device: torch.device) -> bool:
-    """Return whether any aligned word of device memory is an address in one of the ranges.
+    """Return whether any aligned 8-byte word in the memory segments is an address in one of the ranges.
 
     Args:
         segments: Start and end of each memory segment of the allocator to search.

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def schema_of(operator: Any) -> Any:
-    """Return the `torch.FunctionSchema` of a node's target; None for higher-order operators and Python functions."""
+    """Return the `torch.FunctionSchema` of an FX node's target; None for higher-order operators and Python functions."""
     return getattr(operator, "_schema", None)
 
 

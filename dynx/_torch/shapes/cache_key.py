@@ -58,7 +58,7 @@ class RawKey(NamedTuple):
 
 
 class KeyListener(Handle):
-    """A handle that calls `note` with each key that torch computes; exceptions go to `report`."""
+    """A handle that calls `note` with each key that torch computes until it is removed; exceptions in it go to `report`."""
 
     def __init__(self, note: Callable[[RawKey], None], report: Callable[[str, BaseException], None]) -> None:
         require("cache_key", "key_details", "tensor_metadata", "cache_directory", "fake_tensor")
@@ -209,7 +209,7 @@ def _setting_text(value: Any) -> str:
 
 
 def _live_config(module: str) -> dict[str, Any]:
-    """Return the settings of a configuration module that are part of a key, read from the module: the key pickles them."""
+    """Return the settings of a configuration module that are part of a key, read from the module: the key has only bytes."""
     from importlib import import_module
 
     config: Any = import_module(module)

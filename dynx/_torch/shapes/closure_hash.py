@@ -19,7 +19,7 @@ from dynx.records.profile import portable_closure
 
 
 def stabilize() -> hooks.Wrapping | None:
-    """Hash closures by the code of their functions until the handle is removed; return None if torch does not hash closures."""
+    """Make torch hash closures by their functions' code until the handle is removed; return None if torch hashes none."""
     require("code_id")
     return hooks.wrap(hook_point("code_id"), _make) if hashes_closures() else None
 

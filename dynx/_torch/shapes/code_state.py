@@ -17,7 +17,7 @@ from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, SourceProfile
 
 
 class RawCodeId(NamedTuple):
-    """The identity of a function in torch's PGO profile. Two identities are equal whatever path is part of their `file`."""
+    """The identity of a function in torch's PGO profile; torch compares identities without the path, `file`."""
 
     file_hash: str
     line: int
@@ -79,7 +79,7 @@ def _atom(value: Any) -> Atom:
 
 
 def seed_state(state: Callable[[], RawState]) -> Wrapping:
-    """Add plain data to torch's profile whenever torch creates it: at the first compilation, and again after each reset.
+    """Add `state()` to each profile that torch creates, at the first compilation and after resets, until the handle is removed.
 
     Torch: `pgo.get_code_state()`, which loads or creates the profile and is called for each value that may be dynamic.
     """

@@ -1,4 +1,4 @@
-"""Sizes and numbers that are dynamic from the start, because a profile of an earlier process says so.
+"""Sizes and numbers that are dynamic from the first compilation on, because a PGO profile of an earlier process says so.
 
 Torch: `pgo.update_automatic_dynamic(tx, name, entry)` and `pgo._INIT_CODE_STATE`, the profile that torch loaded itself; alike
 in 2.11, 2.13 and 2.15.
@@ -26,7 +26,7 @@ Sizes = Mapping[CodeKey, Mapping[str, SourceProfile]]
 
 
 class Begun(NamedTuple):
-    """A profile that this process starts with: its name, and its sizes by function (as torch identifies it in this process)."""
+    """A profile that this process starts with: its name, and its sizes by function, with torch's identity in this process."""
 
     name: str
     sizes: Sizes
@@ -34,7 +34,7 @@ class Begun(NamedTuple):
 
 
 class RawKnown(NamedTuple):
-    """A size or number that is dynamic in a profile; `values` are two different values that were seen in the run `run`."""
+    """A size or number that is dynamic in a profile; `values` are two different values that it had in the run named `run`."""
 
     source: str
     dim: int | None
@@ -47,7 +47,7 @@ begun: list[Begun] = []  # the profiles that dynx applied
 
 
 def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
-    """Return the dims of a source that are dynamic because of a profile; `result` is that of `update_automatic_dynamic`."""
+    """Return the dims of a source that are dynamic because of a profile; `update_automatic_dynamic` returned `result`."""
     profiles = _profiles()
     if not profiles:
         return []
@@ -62,7 +62,7 @@ def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
 
 
 def other_closure(tx: Any) -> str | None:
-    """Return the name of a profile that has dynamic sizes for this function, but with another closure; else None."""
+    """Return the name of a profile that has dynamic sizes for this function, but with another closure, if none has this one."""
     key = key_of(tx) if (profiles := _profiles()) and hashes_closures() else None
     if key is None or key.closure is None or any(key in one.sizes for one in profiles):
         return None
@@ -74,7 +74,7 @@ def other_closure(tx: Any) -> str | None:
 
 
 def code_key(code: RawCodeId) -> CodeKey:
-    """Return the `CodeKey` of a `RawCodeId`; the path is left out, as torch does."""
+    """Return the `CodeKey` of a `RawCodeId`; the file's path is left out, as in torch's comparison."""
     return CodeKey((code.file_hash, code.line, code.name), code.closure)
 
 
@@ -120,6 +120,6 @@ def _known(profile: Begun, sizes: SourceProfile, source: str, dim: int | None) -
 
 
 def _pairs(values: tuple[Seen, ...]) -> Iterator[tuple[Seen, Seen]]:
-    """Yield pairs of different values; pairs from one run come first."""
+    """Yield pairs of different values, first the pairs whose values are from the same run."""
     different = [(one, other) for one in values for other in values if one.value != other.value]
     yield from sorted(different, key=lambda pair: (pair[0].run != pair[1].run, pair[0].run, pair[0].compile_id))

@@ -29,10 +29,10 @@ _Sizes = Mapping[str, list[GraphSize]]  # by source
 
 
 def choose_sizes(choose: Callable[[Traced], Graph | None]) -> Wrapping:
-    """Trace each function with the sizes that `choose(traced)` returns; if it returns None, with those that torch has learned.
+    """Trace functions with the dynamic sizes that `choose(traced)` returns (None: torch's), until the handle is removed.
 
-    What torch learns does not change. `mark_dynamic` and `mark_static` in the program take precedence, as they do in torch.
-    With compiler collectives, where torch makes all ranks choose the same sizes, nothing is changed.
+    What torch itself records about sizes does not change. `mark_dynamic` and `mark_static` in the program take precedence, as
+    they do in torch. With compiler collectives, where torch makes all ranks choose the same sizes, nothing is changed.
     """
     require("dynamic_update", "profile_entry", "profile_dynamic")
 
@@ -68,7 +68,7 @@ def _by_source(graph: Graph | None) -> _Sizes:
 
 
 def _with_sizes(known: Any, entry: Any, sizes: list[GraphSize]) -> Any:
-    """Return a copy of what torch knows of a source, with the sizes of a graph; `known` itself if they do not fit this call."""
+    """Return a copy of torch's record of a source, `known`, with the chosen sizes; `known` itself if these do not fit."""
     from torch._dynamo import pgo
 
     chosen = copy.copy(known)

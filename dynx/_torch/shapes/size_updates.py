@@ -42,7 +42,7 @@ class RawGraph(NamedTuple):
 
 
 class SizeListener(Handle):
-    """A handle that passes each update to `note`, and each graph to `note_graph`; exceptions go to `report`."""
+    """A handle that passes `RawUpdate`s to `note` and `RawGraph`s to `note_graph` until removed; exceptions go to `report`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class SizeListener(Handle):
 
 
 def _code_id(tx: Any) -> RawCodeId:
-    """Return an identity that is the same in every process: the closure, if torch hashes it, is hashed by dynx."""
+    """Return the identity of the traced function, the same in every process: if torch hashes closures, dynx hashes this one."""
     from torch._dynamo import pgo
 
     code = pgo.CodeId.make(tx.f_code)

@@ -31,7 +31,7 @@ def is_fixed(symbol: RawSymbol) -> bool:
 
 
 def shape_env_of(target: Any) -> Any | None:
-    """Return the `ShapeEnv` behind a `ShapeEnv`, a `FakeTensorMode`, or a `GraphModule` with fake tensors; None for others.
+    """Return the `ShapeEnv` of a `FakeTensorMode` or a `GraphModule` with fake tensors, or `target` if it is one; else None.
 
     Torch: `FakeTensorMode.shape_env`, and the `example_value` or `val` of a node, a fake tensor or a symbolic number.
     """

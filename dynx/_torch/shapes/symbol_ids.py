@@ -49,5 +49,5 @@ def replace_ids(allocate: Allocate) -> Wrapping:
 
 
 def allocated_sources(shape_env: Any) -> Mapping[str, bool]:
-    """Return by source whether the number to which the source hashes was in use, for symbols whose number dynx allocated."""
+    """Return the sources whose symbols got their number from dynx, each with whether the number of its hash was in use."""
     return dict(_allocated.get(shape_env, {}))

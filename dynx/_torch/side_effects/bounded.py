@@ -1,4 +1,8 @@
-"""`BoundedDeque`: the items that a deque with `maxlen` would hold in eager mode, while Dynamo tracks it without that limit."""
+"""`BoundedDeque`: the items that a deque with `maxlen` would hold in eager mode, while Dynamo tracks it without that limit.
+
+Held items are those that the deque would hold in eager mode, tracked items those in Dynamo's variable. Both are represented by
+tokens (`contents.Token`), which are equal for the same value.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ _READS = frozenset({"__contains__", "__eq__", "__iter__", "__reversed__", "copy"
 class BoundedDeque:
     """The items that a deque with `maxlen` would hold in eager mode, derived from the items that Dynamo tracks.
 
-    Torch: Dynamo ignores the `maxlen` of a deque that exists before the trace (2.11, 2.13 and 2.15; from 2.15 on not of
-    a subclass), so it never drops items. The bytecode stores all tracked items, of which the deque keeps the last `maxlen`.
+    Torch: Dynamo ignores the `maxlen` of a deque that exists before the trace (2.11, 2.13 and 2.15; in 2.15 only if it is no
+    subclass), so it never drops items. The bytecode stores all tracked items, of which the deque keeps the last `maxlen`.
     """
 
     __slots__ = ("_tracked", "held", "is_misread", "maxlen")
@@ -26,7 +30,7 @@ class BoundedDeque:
         self.is_misread = False  # whether traced code used the result of a method that differs from eager mode
 
     def follow(self, tokens: Sequence[Token]) -> None:
-        """Update the items from those that Dynamo tracks after a mutation."""
+        """Update the held items after a mutation; `tokens` are the items that Dynamo now tracks."""
         old, new, held = self._tracked, list(tokens), self.held
         added = len(new) - len(old)
         self._tracked = new
@@ -52,7 +56,7 @@ class BoundedDeque:
             self.held = [_unknown() for _ in range(min(len(held) + added, self.maxlen))]
 
     def read(self, method: str) -> None:
-        """Record, before a method runs, that traced code uses its result; set `is_misread` if eager mode has another result."""
+        """Record, before a method runs, that traced code uses its result; set `is_misread` if it would differ in eager mode."""
         tracked, held = self._tracked, self.held
         if method in _ENDS:
             end = _ENDS[method]
@@ -65,7 +69,7 @@ class BoundedDeque:
             self.is_misread |= tracked != held
 
     def is_left_by(self, tokens: Sequence[Token]) -> bool:
-        """Return whether the deque has the same items as in eager mode after the bytecode stored `tokens`."""
+        """Return whether eager mode leaves the same items as bytecode that stores `tokens`, and no used result differed."""
         return not self.is_misread and self._last(list(tokens)) == self.held
 
     def _last(self, tokens: list[Token]) -> list[Token]:
@@ -73,7 +77,7 @@ class BoundedDeque:
 
 
 def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Token] | None:
-    """Return the held items, rotated as the tracked items were; None if those were not rotated, or if no items are held."""
+    """Return the held items, rotated as the tracked items were; None if the mutation was no rotation, or if none are held."""
     steps = next((steps for steps in range(1, len(old)) if new == [*old[-steps:], *old[:-steps]]), None)
     if steps is None or not held:
         return None
@@ -82,7 +86,7 @@ def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Toke
 
 
 def _assigned(old: list[Token], new: list[Token], held: list[Token]) -> list[Token]:
-    """Return the held items, with unknown items at the assigned indices; an index may count from either end."""
+    """Return the held items, with unknown items wherever traced code assigned: its indices may count from either end."""
     changed = [index for index in range(len(old)) if old[index] != new[index]]
     either = {*changed, *(index - len(old) + len(held) for index in changed)}
     return [_unknown() if index in either else token for index, token in enumerate(held)]

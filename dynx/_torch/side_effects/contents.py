@@ -79,7 +79,7 @@ def size_of(variable: Any) -> int:
 
 
 def is_same(before: Contents, after: Contents) -> bool:
-    """Return whether a container has the same contents, for sets in any order; calls no code of the user."""
+    """Return whether two recorded contents of a container are the same, for sets in any order; runs no code of the user."""
     if len(before.entries) != len(after.entries):
         return False
     if all(map(is_, before.entries, after.entries)):
@@ -89,7 +89,7 @@ def is_same(before: Contents, after: Contents) -> bool:
 
 
 def _token(entry: Any) -> Token:
-    """Return the key of a `VariableTracker`: of its literal, of an object with a source, or of a new object."""
+    """Return a key that identifies the value of a `VariableTracker`: a literal, an object with a source, or a new object."""
     if not hasattr(entry, "mutation_type"):
         return ("plain", entry)
     variable = settled(entry)
@@ -107,7 +107,7 @@ def _token(entry: Any) -> Token:
 
 
 def is_update(before: Contents, after: Contents) -> bool:
-    """Return whether a dict or set with the contents `before` has only `after` once it is updated with it; True for others."""
+    """Return whether a dict or set that holds `before` holds exactly `after` once updated with `after`; True for others."""
     if after.kind not in ("mapping", "set"):
         return True
     old, new = (contents.tokens()[:: 1 + (contents.kind == "mapping")] for contents in (before, after))

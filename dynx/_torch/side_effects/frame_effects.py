@@ -51,7 +51,7 @@ class RawFrameEffects(NamedTuple):
 def frame_effects(output: Any, log: EffectLog) -> RawFrameEffects | None:
     """Return the side effects of the graph that has just ended; None if it has none.
 
-    Torch: `SideEffects.id_to_variable`, whose order is that of the replay.
+    Torch: `SideEffects.id_to_variable`, in the order in which compiled code repeats them.
     """
     import torch._dynamo.config as config
 
@@ -68,7 +68,7 @@ def frame_effects(output: Any, log: EffectLog) -> RawFrameEffects | None:
 
 
 def frames_of(tracer_output: Any) -> tuple[RawFrameEffects, ...]:
-    """Return the side effects of a finished tracing attempt. Torch: `DynamoTracerOutput.output_graph`."""
+    """Return the side effects of a finished tracing attempt, graph by graph. Torch: `DynamoTracerOutput.output_graph`."""
     log = getattr(tracer_output.output_graph, "dynx_effect_log", None)
     return () if log is None else tuple(log.frames)
 
@@ -136,14 +136,14 @@ def _after(output: Any, tracked: Tracked) -> str:
 
 
 def _is_of_optimizer(source: Any) -> bool:
-    """Return whether a source is a part of an optimizer; Dynamo itself changes its copy of those, as for `capturable=True`."""
+    """Return whether a source is part of an optimizer: Dynamo itself changes those, for example to set `capturable=True`."""
     while source is not None and not is_kind(source, "OptimizerSource"):
         source = stored(source, "base")
     return source is not None
 
 
 def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
-    """Yield a lost effect for a container that the traced code created with items, if Dynamo's bytecode creates it empty."""
+    """Yield an effect with `emitted=False` for a container that traced code created with items, and bytecode without them."""
     contents = contents_of(variable)
     if contents is None or not contents.entries or not is_kind(variable, "UserDefinedObjectVariable"):
         return
@@ -182,7 +182,7 @@ def _attribute_effect(output: Any, log: EffectLog, variable: Any, name: str, val
 def before_of(output: Any, variable: Any, name: str, real: Any) -> str:
     """Return the text of an attribute, cell or global before the trace; calls no code of the user.
 
-    Tracing does not mutate `real`, so it has the value from before the trace.
+    Tracing does not mutate `real`, the object itself, so it has the value from before the trace.
     """
     if is_kind(variable, "CellVariable"):
         content = variable.pre_existing_contents

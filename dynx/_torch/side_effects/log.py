@@ -37,13 +37,13 @@ class Tracked:
         self.bounded = BoundedDeque(maxlen, before.tokens()) if maxlen is not None else None
 
     def follow(self) -> None:
-        """Update the items of a deque with `maxlen`: called before each mutation, before and after methods, and at the end."""
+        """Update `bounded` for a deque with `maxlen`; called before each mutation, before and after methods, and at the end."""
         contents = contents_of(self.variable) if self.bounded is not None else None
         if contents is not None:
             self.bounded.follow(contents.tokens())  # type: ignore[union-attr]
 
     def is_unchanged(self, after: Contents) -> bool:
-        """Return whether the program leaves the contents unchanged."""
+        """Return whether eager mode would leave the contents unchanged; `after` are those that Dynamo tracks at the end."""
         is_held = self.bounded is None or (self.bounded.held == self.before.tokens() and not self.bounded.is_misread)
         return is_held and is_same(self.before, after)
 

@@ -1,4 +1,4 @@
-"""Subscribers of the hook points of Dynamo's `SideEffects`, which fill the `EffectLog` of the tracing attempt.
+"""Subscribers of Dynamo's functions that track side effects or write their bytecode; they fill the attempt's `EffectLog`.
 
 They only read the arguments and results of the calls that they observe.
 """

@@ -19,7 +19,7 @@ class Modified(NamedTuple):
 
 
 def effects(tx: Any) -> tuple[RawEffect, ...]:
-    """Return the mutations, so far, of objects that exist outside of the trace, in the order in which they would be repeated.
+    """Return the mutations so far of objects from before the trace, in the order in which compiled code will repeat them.
 
     Torch: `SideEffects.id_to_variable`; `store_attr_mutations` for attributes, cells and globals, `is_modified` for contents,
     `mutation_user_stacks` for lines.

@@ -1,7 +1,8 @@
 """The last recorded state of a symbolic frame while Dynamo traces it, so that only changes have to be recorded.
 
-What an instruction can have changed is limited: one that only moves values changes no text; one that adds no guard has realized
-no lazy variable; one that adds no graph node has changed no tensor.
+The state before each instruction is a row of the trail (`dynx._bytecode.trail`), with a text for each value. The level of a
+text says what may change it (`value_text`). What an instruction can have changed is limited: one that only moves values changes
+no text; one that adds no guard has realized no lazy variable; one that adds no graph node has changed no tensor.
 
 Torch: `stack` and `symbolic_locals` of `InstructionTranslatorBase`; alike in 2.11, 2.13 and 2.15.
 """
@@ -26,7 +27,7 @@ _IN_PLACE = 13  # the lowest argument of BINARY_OP that stands for an in-place o
 
 
 class RecordedFrame:
-    """The state of a symbolic frame at its last row of the trail; stored on its InstructionTranslator and freed with it."""
+    """The state of a symbolic frame at its latest row; stored on its InstructionTranslator and freed with it."""
 
     __slots__ = (
         *("bindings", "caller", "is_root", "location", "locations", "number", "progress", "row", "stack", "texts"),
@@ -56,7 +57,7 @@ class RecordedFrame:
         self._cells: set[str] = set()
 
     def changed_level(self) -> int:
-        """Return which values may have changed since the last call of this method: a level of `value_text`, FIXED for none."""
+        """Return the lowest level of texts that may have changed since this method was last called; FIXED if none may have."""
         level = changed_level(self._changes, self.texts.changes)
         if level != FIXED:
             self._changes = self.texts.changes.copy()
@@ -65,8 +66,8 @@ class RecordedFrame:
     def has_only_read(self, last: Any) -> bool:
         """Return whether the last instruction mutated no Python value whose text may change.
 
-        The function that it called is read from the recorded stack. Mutations of tensors are found in the graph instead, and
-        those by inlined functions in the rows of their frames.
+        The function that the instruction called is read from the recorded stack. Mutations of tensors do not count: they are
+        found in the graph. Mutations by inlined functions are found in the rows of their frames.
         """
         if last.opname == "BINARY_OP":
             return last.arg < _IN_PLACE
@@ -75,7 +76,7 @@ class RecordedFrame:
         return _only_reads(self._callee(last))
 
     def has_only_traced(self, last: Any) -> bool:
-        """Return whether the last instruction only read values, or called a function whose own rows show its mutations."""
+        """Return whether the last instruction only read values, or called a user function, whose rows show its mutations."""
         return is_kind(self._callee(last), "BaseUserFunctionVariable") or self.has_only_read(last)
 
     def _callee(self, last: Any) -> Any:
@@ -94,7 +95,7 @@ class RecordedFrame:
         return self.stack[end - 1][0] if type(first).__name__ == "NullVariable" else first
 
     def update_after_move(self, tx: Any, last: Any) -> None:
-        """Update the recorded stack after an instruction that only moved values, such as `LOAD_FAST`."""
+        """Update the recorded stack after an instruction that only moved values to, from or on it, such as `LOAD_FAST`."""
         name, stack = last.opname, self.stack
         if name == "LOAD_FAST":
             value, text = tx.stack[-1], self._shown.get(last.argval)
@@ -137,7 +138,7 @@ class RecordedFrame:
         return shown is not None and shown[1] == TENSOR
 
     def read_top(self, tx: Any) -> None:
-        """Record the values that the last instruction, which changed no text, has pushed onto the frame's stack."""
+        """Record the values that the last instruction, which changed no other value, has pushed onto the frame's stack."""
         recorded, stack, texts = self.stack, tx.stack, self.texts
         below, values = self._trail.below, self._trail.values
         same = min(len(recorded), len(stack))
@@ -155,8 +156,7 @@ class RecordedFrame:
     def read_stack(self, tx: Any, level: int) -> None:
         """Record the values on the frame's stack whose text may have changed, and those that were pushed.
 
-        `level` is the level of `value_text` for what the last instruction may have changed: only texts that such a change can
-        affect are rendered again.
+        Only texts of this level or a higher one, which the last instruction may have changed, are rendered again.
         """
         recorded, text_of = self.stack, self.texts.of
         same = 0
@@ -186,7 +186,7 @@ class RecordedFrame:
         self.bindings = bindings
 
     def read_built(self, tx: Any, depth: int) -> None:
-        """Record the stack after an instruction added to the container `depth` from the top, which nothing else references."""
+        """Record the stack after an item was added to the container at `depth` from the top, which nothing else references."""
         end = len(tx.stack) - depth
         self.texts.forget(tx.stack[end])
         del self.stack[end:]
@@ -205,7 +205,7 @@ class RecordedFrame:
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Record again the locals whose text a change of this level can affect, if no local was assigned since the last row."""
+        """Record again the locals with texts of this level or above; no local may have been assigned since the last row."""
         if level != OPEN:  # an instruction that only read values has assigned no closure variable
             for name in self._cells:
                 self._read_local(tx, name, tx.symbolic_locals[name])

@@ -1,6 +1,6 @@
 """Measure the tracing time, graph nodes, guards and exceptions of each source line that Dynamo traces.
 
-Torch: `InstructionTranslatorBase.step` traces one instruction, including the functions that it inlines;
+Torch: `InstructionTranslatorBase.step` traces one instruction, including the functions that it inlines (a step);
 `OutputGraph.call_user_compiler` runs the backend within the step of the last instruction. Alike in 2.11, 2.13 and 2.15.
 """
 
@@ -183,7 +183,7 @@ class TracingClock(Handle):
             state.newest = None  # nothing of torch is kept alive
 
     def _take_nodes(self, state: _State, tx: Any) -> None:
-        """Credit the nodes that were added to the graph since the last call to the current line of `tx`.
+        """Credit to the current line of `tx` the nodes that were added to the graph since this method was last called.
 
         Torch: nodes are a linked list whose root follows the last node; placeholders are inserted before the other nodes.
         """
@@ -220,7 +220,7 @@ class TracingClock(Handle):
         return call_user_compiler
 
     def _begin(self, state: _State, tx: Any) -> None:
-        """Start measuring a new tracing attempt, or continue the outer attempt after a compilation nested in it."""
+        """Start to measure a new tracing attempt, or continue an attempt after a compilation nested in it."""
         state.output = weakref.ref(tx.output)
         progress = vars(tx.output).get(self._name)  # stored on the `OutputGraph`, so that it is freed with the attempt
         if progress is None:

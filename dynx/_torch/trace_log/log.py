@@ -1,4 +1,4 @@
-"""Record the state of Dynamo's tracer before each instruction, without changing the trace.
+"""Record the state of Dynamo's tracer before each instruction, without changing the trace, as rows of a `Trail`.
 
 Torch: `current_instruction`, `instruction_pointer` and `instructions` of `InstructionTranslatorBase`; alike in 2.11, 2.13 and
 2.15.
@@ -53,13 +53,13 @@ class Recorder:
         self._constants: dict[int, Text] = {}
 
     def close(self) -> None:
-        """Release the translators that are being traced."""
+        """Drop the references to InstructionTranslators."""
         self.under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
         """Return the number of a symbolic frame's latest row; if the frame has none yet, add one.
 
-        The new row is at the frame's current instruction, which inlines a call; without `calls` at its next instruction.
+        The new row is for the frame's current instruction, which inlines a call; with `calls=False` for its next instruction.
         """
         if tx is None:
             return NOTHING
@@ -75,7 +75,7 @@ class Recorder:
 
         Args:
             tx: The frame's translator.
-            caller: Row of the instruction that inlines the frame; by default that of the innermost translator `under_way`.
+            caller: Row of the instruction that inlines the frame; by default the latest row of the innermost traced frame.
             pointer: Index of the instruction, by default of the next one.
         """
         frame, number, last = getattr(tx, self._mark, None), self._rows, tx.current_instruction
@@ -121,7 +121,7 @@ class Recorder:
         return number
 
     def _update(self, tx: Any, frame: RecordedFrame, effect: str | None) -> None:
-        """Record what the last instruction may have changed, by its effect in `_EFFECTS`; None if it may have done anything."""
+        """Record what the last instruction may have changed; `effect` is from `_EFFECTS`, None if it may have done anything."""
         frame.progress.update(tx, self._rows)
         texts = frame.texts
         if effect != "read" or frame.progress.has_exception:

@@ -1,4 +1,4 @@
-"""Record a tracing attempt's graph nodes and guards so far, and the exception that traced code raises or handles.
+"""Record a tracing attempt's graph nodes and guards so far, and the exception that traced code raises or handles, in a `Trail`.
 
 Torch: `exn_vt_stack` of `InstructionTranslatorBase`, which the frames of an attempt share, `graph` and `guards` of
 `OutputGraph`; alike in 2.11, 2.13 and 2.15.
@@ -33,8 +33,8 @@ class AttemptProgress:
 
     Attributes:
         attempt: The attempt, as the trail stores it.
-        texts: The texts of the attempt's variables; `update` invalidates those that new nodes or guards may have changed.
-        number: Index of the newest progress record in the trail.
+        texts: The cached texts of variables; `update` invalidates those that new nodes or guards may have changed.
+        number: Index in the trail of the newest record of the attempt's progress.
         has_exception: Whether traced code raises or handles an exception.
     """
 
@@ -149,7 +149,7 @@ class AttemptProgress:
         return may_change_text
 
     def _read_guards(self, guards: Any, requested_by: int) -> None:
-        """Record the guards that were added to the attempt since the last call. Torch: they are an `OrderedSet`."""
+        """Record the guards that were added since this method was last called. Torch: they are an `OrderedSet`."""
         text, recorded = self._trail.text, self.attempt.guards
         self._guards, self._requested = guards, len(guards)
         new = [*islice(reversed(guards), max(len(guards) - len(recorded) // 3, 0))]

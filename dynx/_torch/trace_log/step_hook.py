@@ -16,7 +16,7 @@ from dynx._torch.capabilities import hook_point
 
 
 class StepHook(Handle):
-    """A handle that replaces `step` by `make(original)`; after `remove()`, that function must only call through."""
+    """A handle that replaces `step` by the result of `make(original)`, which must only call `original` after `remove()`."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self._handles = hooks.wrap(hook_point("step"), make, passes_on=True), room_for_frames()

@@ -81,7 +81,7 @@ def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException
 
 
 def is_new(error: BaseException, watcher: Any) -> bool:
-    """Record that a watcher got an error, and return whether it was new; an error is not new if the error it wraps is known."""
+    """Record that a watcher got an error; return whether it had got neither this error nor the error that this one wraps."""
     if watcher in _watchers_of(error):
         return False
     _watchers_of(error).append(watcher)

@@ -1,6 +1,8 @@
 """Cache the texts of symbolic variables until they may change.
 
-A text changes when the traced code mutates the value, or when torch realizes it, or a variable in it, for the first time.
+A text changes when the traced code mutates the value, or when torch realizes it, or a variable in it, for the first time. The
+level of a text says what may change it: FIXED nothing; TENSOR an operation on a tensor; ITEMS also a mutation of a Python
+value; OPEN also torch realizing a lazy variable. Texts are stored in a `Trail` (`dynx._bytecode.trail`), which numbers them.
 
 Torch: `LazyVariableTracker._cache.vt` is the variable behind a lazy one that torch has realized; alike in 2.11, 2.13 and 2.15.
 """
@@ -42,7 +44,7 @@ FIXED, TENSOR, ITEMS, OPEN = range(4)
 
 
 def changed_level(before: list[int], now: list[int]) -> int:
-    """Return the level of what may have changed between two states of `ValueTexts.changes`; FIXED if nothing."""
+    """Return the lowest level of texts that may have changed between two states of `ValueTexts.changes`; FIXED if none."""
     if before == now:
         return FIXED
     return TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
@@ -54,7 +56,7 @@ Reader = Callable[["ValueTexts", Any, Any, int], Text]
 
 
 class ValueTexts:
-    """A cache of the texts of symbolic variables, as numbers of texts in a trail; must not outlive the tracing attempt."""
+    """A cache of the texts of symbolic variables, as their numbers in the trail; must not outlive the tracing attempt."""
 
     __slots__ = (
         *("_attributes", "_constants", "_containers", "_newest", "_null", "_objects", "_super"),
@@ -74,7 +76,7 @@ class ValueTexts:
         self._unrealized: dict[int, tuple[Any, Text]] = {}
 
     def of(self, tx: Any, value: Any, depth: int = 2) -> Text:
-        """Return the number under which the trail stores the text of a variable, and how easily that text changes.
+        """Return the number of a variable's text in the trail, and the level of the text.
 
         Containers are shown `depth` levels deep.
         """
@@ -82,7 +84,7 @@ class ValueTexts:
         return READERS[cls](self, tx, value, depth)
 
     def may_have_changed(self, level: int) -> None:
-        """Invalidate the texts that a change of this level can affect: they are rendered again when they are read."""
+        """Invalidate the texts of this level and higher ones: they are rendered again when they are read."""
         for kind in range(level, OPEN + 1):
             self.changes[kind] += 1
 
@@ -229,7 +231,7 @@ class _Container:
 
 
 def _facts_of(variable: Any) -> tuple[Any, ...] | None:
-    """Return what the text of a tensor shows; None if comparing its symbolic sizes would add guards."""
+    """Return the shape, dtype and requires_grad of a tensor; None if it has symbolic sizes: to compare them adds guards."""
     example: Any = example_of(variable)
     if not is_tensor(example) or example._has_symbolic_sizes_strides:
         return None
@@ -249,7 +251,7 @@ def _shown_members(contents: list[Any] | dict[Any, Any]) -> list[Any]:
 
 
 class _Readers(dict[type, Reader]):
-    """The methods of `ValueTexts` that read the text of a variable, by its class."""
+    """A dict from the class of a variable to the method of `ValueTexts` that returns its text."""
 
     def __missing__(self, cls: type) -> Reader:
         self[cls] = _reader_of(cls)

@@ -1,4 +1,4 @@
-"""Read what a tracing attempt requested and specialized, and where it failed."""
+"""Read the guards that a tracing attempt requested, the symbols that it specialized, and where it failed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Convert functions in the traced program from symbolic variables to Python functions that can be called at compile time.
 
-Calling a callback needs real values for its closure, its `self` and its defaults. A value that exists only at run time is
-replaced by a stand-in, which the caller provides.
+Such a function is called a callback. It needs real values for its closure, its `self` and its defaults. A value that exists
+only at run time is replaced by a stand-in, which `Conversion.stand_in` creates.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Conversion:
     def _at(self, source: Any) -> Any:
         """Return the Python value of a Dynamo `Source`; `_UNKNOWN` if it cannot be evaluated.
 
-        Torch: `OutputGraph.resolve_source_value` from 2.13 on; 2.11 has only the name of a source, an expression over L and G.
+        Torch: `OutputGraph.resolve_source_value` from 2.13 on; 2.11 has only the name of a source, an expression with L and G.
         """
         output = self.tx.output
         try:

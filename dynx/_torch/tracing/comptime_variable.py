@@ -53,7 +53,7 @@ def is_symbolic(value: object) -> bool:
 
 
 def pinned(number: Any) -> int | float | bool:
-    """Specialize a symbolic number: guard on its value in this call and return it. An unbacked number raises torch's error."""
+    """Specialize a symbolic number: guard on its value in this call and return it. For an unbacked number torch raises."""
     if isinstance(number, torch.SymBool):
         return bool(number)
     return int(number) if isinstance(number, torch.SymInt) else float(number)

@@ -40,7 +40,7 @@ def watch_graphs(note: Callable[[TraceId, list[RawCodeLine]], None], report: hoo
 def code_lines(graph: Any, shape_env: Any = None) -> list[RawCodeLine]:
     """Return the lines of a `torch.fx.Graph` as Python code, with the user's stacks; the graph is not changed.
 
-    With the graph's `ShapeEnv`, long names of symbols are shortened.
+    If the graph's `ShapeEnv` is given, long names of symbols are shortened by `short_names`.
     """
     stacks = {node.name: node.stack_trace for node in graph.nodes}
     lines = str(graph.python_code("self").src).strip().splitlines()

@@ -38,7 +38,7 @@ def original_code(code: CodeType) -> CodeType:
 
 
 def traced_code(tx: Any) -> Code:
-    """Return the trail's record of the code object that a symbolic frame traces."""
+    """Return the code object that a symbolic frame traces, as a `Code` record of `dynx._bytecode.trail`."""
     return Code(tx.f_code, len(tx.instructions), original_code(tx.f_code), resumes_at(tx))
 
 

@@ -112,14 +112,14 @@ def show_container(tx: Any, variable: Any, show_member: Callable[[Any, int], str
 
 
 def manner_of(variable: Any) -> str:
-    """Return how a symbolic variable is rendered, as a key of `_MANNERS`; "" if the class alone does not decide it."""
+    """Return how a symbolic variable is rendered, such as "lazy" or "constant"; "" if its class does not decide it."""
     cls: Any = type(variable)
     return manner_of_class(cls)
 
 
 @cache
 def manner_of_class(cls: Any) -> str:
-    """Return how variables of a class are rendered, as a key of `_MANNERS`; cached, since it is called very often."""
+    """Return how variables of a class are rendered, such as "lazy"; "" if the class does not decide it. Cached for speed."""
     names = class_names(cls)
     return next((manner for manner, classes in _MANNERS.items() if not names.isdisjoint(classes)), "")
 
@@ -158,7 +158,7 @@ def show_value(value: Any, depth: int = 2) -> str:
 
 
 def _as_range(text: str) -> str:
-    """Return the text of a range as Python shows it, without a step of one; any other text unchanged."""
+    """Return the text of a range without its step if that is 1, as Python shows it; any other text unchanged."""
     return f"{text.removesuffix(', 1)')})" if text.startswith("range(") and text.endswith(", 1)") else text
 
 
@@ -173,7 +173,7 @@ def _with_details(text: str, details: Mapping[str, str]) -> str:
 
 @cache
 def _fields_of(cls: Any) -> tuple[str, ...]:
-    """Return the names of the fields in a dataclass's repr; empty for other classes, and under a metaclass."""
+    """Return the names of the fields in a dataclass's repr; empty for other classes, and for a class with a metaclass."""
     is_plain = type(cls) is type and any("__dataclass_fields__" in vars(base) for base in cls.__mro__)
     return tuple(field.name for field in fields(cls) if field.repr) if is_plain else ()
 
@@ -259,7 +259,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def short_names(text: str, shape_env: Any) -> str:
-    """Replace the long symbol names of `dynx.symbols` in a text by a letter and the symbol's index in order of creation: `s0`.
+    """Replace long symbol names of `dynx.symbols` in a text by their letter and the symbol's index in creation order: `s0`.
 
     Torch's own names, such as `s77`, are kept, so that they match TORCH_LOGS. Torch: `ShapeEnv.var_to_sources` has the symbols
     in order of creation; alike in 2.11, 2.13 and 2.15.

@@ -28,7 +28,7 @@ def why_not_traced(function: Any) -> str | None:
 
 
 def why_never_traced(function: FunctionType) -> str | None:
-    """Return why Dynamo never traces a function: `torch.compiler.disable` or a trace rule of torch; None if it may."""
+    """Return why Dynamo never traces a function: `torch.compiler.disable` or a trace rule of torch; None if it may trace it."""
     named = _named(function)
     if is_disabled(named) and unwrap(named).original is function:
         return f"torch.compiler.disable was applied to {function.__qualname__}"

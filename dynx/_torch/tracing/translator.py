@@ -80,7 +80,7 @@ def in_subgraph(tx: Any) -> bool:
 
 
 def disassembly(tx: Any) -> str:
-    """Disassemble the traced code, with an arrow at the current instruction."""
+    """Return the disassembly of the traced code, with an arrow at the current instruction."""
     offset = tx.instructions[tx.instruction_pointer].offset
     return dis.Bytecode(tx.f_code, current_offset=offset).dis()
 
@@ -97,7 +97,7 @@ def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
     """Register a function to call when the current tracing attempt ends, successfully or not.
 
     Torch: `OutputGraph.add_cleanup_hook`. The hooks run in the `finally` of `convert_frame.trace_frame`, but also right before
-    the backend is called, which may fail: a hook that runs then is added again.
+    the backend is called, which may fail: `call` does not run then, but is registered again.
     """
     output = tx.output
 
@@ -137,7 +137,7 @@ def can_break_here(tx: Any) -> bool:
 def has_nothing_to_compile(raised: BaseException) -> bool:
     """Return whether an exception means that torch skips a frame because it contains no operations.
 
-    Torch: `SkipFrame` with a text of its own, alike in 2.11, 2.13 and 2.15.
+    Torch: a `SkipFrame` with the text "No ops traced", alike in 2.11, 2.13 and 2.15.
     """
     return type(raised).__name__ == "SkipFrame" and "No ops traced" in str(raised)
 
@@ -148,7 +148,7 @@ def output_key(tx: Any) -> Any:
 
 
 def graph_code(tx: Any, *, verbose: bool) -> str:
-    """Return the graph traced so far as Python code, with the symbol names of `short_names`."""
+    """Return the graph traced so far as Python code, with symbol names shortened by `short_names`."""
     return short_names(str(tx.output.graph.python_code("self", verbose=verbose).src), tx.output.shape_env)
 
 

@@ -30,7 +30,7 @@ def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts
 
 
 def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
-    """Build the record of one guard from its type (`TENSOR_MATCH`) and its text in torch."""
+    """Build the record of one guard from its type (`TENSOR_MATCH`), its text in torch, and the stacks that requested guards."""
     return read_guard(kind, text, code, lambda source: lines_for(source, requests, None) if requests else ())
 
 

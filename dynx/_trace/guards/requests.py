@@ -29,7 +29,7 @@ def tensor_source(source: str) -> str:
 
 
 class Requests:
-    """The user stacks from which Dynamo requested each guard during one pass over a frame.
+    """The user stacks from which Dynamo requested each guard during one trace attempt.
 
     A stack is taken for every guard, so taking a stack must be cheap; lines are computed only for guards that fail.
     """
@@ -40,7 +40,7 @@ class Requests:
         self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object, or a pair of source and attribute
 
     def add(self, guard: Any) -> None:
-        """Add the current user stack to the stacks of `guard`, unless the last stack has the same call and line."""
+        """Add the current user stack to the stacks of `guard`, unless the last of them is at the same line of the same call."""
         stack = stack_parts()
         if stack is None:
             return
@@ -65,8 +65,8 @@ class Requests:
 def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
     """List the distinct lines that requested a guard on `source`, in the order of the requests.
 
-    `source` is written as in torch's messages. If no line requested a guard on it, the value that it is read from is
-    tried: for `x.size()[0]`, the lines that requested a guard on `x`.
+    `source` is written as in torch's messages. If no line requested a guard on `source`, return the lines for the value that
+    it is read from: for `x.size()[0]`, the lines that requested a guard on `x`.
     """
     return lines_for_short_source(source, by_short_source(requests), call_site)
 
@@ -79,7 +79,7 @@ def by_short_source(requests: Mapping[str, list[StackParts]]) -> dict[str, list[
 def lines_for_short_source(
     source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None
 ) -> tuple[Location, ...]:
-    """Return the same as `lines_for`, for `requests` that `by_short_source` has converted once for many guards."""
+    """Return the same as `lines_for`, but take `requests` that `by_short_source` has converted (once for all guards)."""
     prefix = source
     while prefix:
         if stacks := requests.get(prefix):

@@ -63,7 +63,7 @@ def parse_error(text: str) -> tuple[FailedEntry, ...]:
 def parse_guard(text: str) -> ParsedGuard:
     """Parse the text of one guard; the kind is "other" if no pattern matches.
 
-    The line is taken from the user stack (torch 2.13 and later) or else from the comment behind the guard.
+    The line is taken from the user stack (torch 2.13 and later) or else from the comment that follows the guard in its text.
     """
     body, _, stack = text.partition("\nUser stack trace:\n")
     frames = [_guard_line(match) for match in _STACK_FRAME.finditer(stack)]
@@ -109,7 +109,7 @@ def _tensor(match: re.Match[str]) -> Fields:
 
 
 def _index(text: str | None) -> str | None:
-    """Return a device index as text; torch prints its byte, so that index 1 is the character U+0001."""
+    """Return a device index as text; torch prints the index as a raw byte, so that index 1 is the character U+0001."""
     return None if text is None else f"index {text if text.isdigit() else ord(text)}"
 
 
@@ -187,7 +187,7 @@ def _iterator(match: re.Match[str]) -> Fields:
 
 
 def _functorch(match: re.Match[str]) -> Fields:
-    """Parse the stack of torch.func transforms: `[('Vmap', 1, 'error')]` becomes `Vmap 1 error`, as in the global state."""
+    """Parse the guarded stack of torch.func transforms; `[('Vmap', 1, 'error')]` becomes the text `Vmap 1 error`."""
     levels = re.findall(r"\(([^()]*)\)", match["value"])
     texts = [" ".join(part.strip(" '") for part in level.split(",")) for level in levels]
     return "global_state", "functorch_stack", f"functorch_stack {', '.join(texts) or 'empty'}", None

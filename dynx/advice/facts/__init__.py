@@ -1,1 +1,1 @@
-"""Helpers of the rules: facts about guards and graph breaks, options of libraries, and shared advice and fixes."""
+"""Helpers of the advice rules: predicates on guards and graph breaks, and advice and fixes that several rules share."""

@@ -1,4 +1,4 @@
-"""Facts about a graph break, and the name of the call that causes it, for titles and advice."""
+"""Describe a graph break for the title and advice of a finding, such as the call that breaks the graph."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def is_print(graph_break: GraphBreak) -> bool:
 
 
 def code_of(graph_break: GraphBreak) -> str:
-    """Return the source line of a graph break as the end of a title; empty if unknown."""
+    """Return `: ` and the source line of a graph break, to be appended to a title; empty if the line is unknown."""
     return f": {graph_break.code}" if graph_break.code else ""
 
 
 def name_of(graph_break: GraphBreak) -> str:
-    """Return the call that breaks the graph, as written in the source line."""
+    """Return the call that breaks the graph, as written in the source line: `logger.info()`."""
     if graph_break.kind.startswith("logging.Logger") or graph_break.callee == "logging":
         call = _LOG_CALL.search(graph_break.code_of_library or graph_break.code)
         return f"{call['name']}()" if call else "a log call"
@@ -43,13 +43,13 @@ def name_of(graph_break: GraphBreak) -> str:
 
 
 def branch_advice(code: str) -> str:
-    """Return the advice on a line that branches on the value of a tensor."""
+    """Return the advice on a source line (`code`) that branches on the value of a tensor."""
     if _REACTS.search(code):  # the branch computes nothing that torch.where could select
         return "return the value, and check it outside the compiled function, after the call"
     return "use torch.where or torch.cond, or branch outside the compiled function"
 
 
 def unbuildable(graph_break: GraphBreak) -> str:
-    """Return the kind of value that Dynamo cannot rebuild: `DictValuesIterator`, or "a generator"."""
+    """Return the kind of value that Dynamo cannot rebuild after a graph break: `DictValuesIterator`, or "a generator"."""
     match = re.search(r"variable (\w+)", graph_break.explanation)
     return "a generator" if graph_break.kind.startswith("Generator") or match is None else match[1]

@@ -1,4 +1,4 @@
-"""Texts about lost side effects that several rules share."""
+"""Helpers of the rules on lost side effects: mutations by traced code that compiled code does not repeat."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MAXLEN = re.compile(r", maxlen=(\d+)\)$")
 
 
 def lost_effects(run: RunRecords) -> Iterator[tuple[FrameEffects, Effect]]:
-    """Yield the mutations that compiled code does not repeat although `replay_side_effects` is on."""
+    """Yield the mutations that compiled code does not repeat although `torch._dynamo.config.replay_side_effects` is on."""
     for frame in run.side_effects:
         if frame.replays:
             yield from ((frame, effect) for effect in frame.effects if effect.is_lost)
 
 
 def maxlen_of(effect: Effect) -> str | None:
-    """Return the maxlen of the mutated deque; None if the object has no maxlen or is not a deque."""
+    """Return the `maxlen` of the mutated deque as text; None if the object has no `maxlen` or is not a deque."""
     match = _MAXLEN.search(effect.before)
     return match[1] if match else None
 

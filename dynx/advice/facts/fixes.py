@@ -1,6 +1,7 @@
-"""Fixes for `dynx fix` that several rules share: settings of torch, options, marks and rewrites.
+"""Fixes that several advice rules propose to `dynx fix`: changes of the program that may remove a problem.
 
-A fix may not work: it is tried before it is advised. Rules return the smallest change first.
+A fix is a setting of torch, an option (an argument of torch.compile), a mark (a call of `mark_dynamic` on a tensor), a stance
+(`torch.compiler.set_stance`) or a rewrite of a source line. It may not work, so `dynx fix` first runs the program with it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ _BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewri
 
 
 def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
-    """Return the fixes to try for recompiles that one change in the program causes."""
+    """Return the fixes to try for recompiles that one change in the program causes, the smallest fix first."""
     fixes = dict.fromkeys(fix for cause in causes for fix in cause.rule.fixes(cause))
     return tuple(sorted(fixes, key=lambda fix: _BREADTH.index(fix.kind)))
 
 
 def of_limit(gave_up: GaveUp, causes: Sequence[Cause], *, is_raised: bool) -> tuple[Fix, ...]:
-    """Return the fixes to try for a function that reached a recompile limit: those of the recompiles, then a higher limit.
+    """Return the fixes to try for a function that reached a recompile limit: those for its recompiles, then a higher limit.
 
-    The limit is raised only if the advice says so: if the number of values is unbounded, a longer run reaches any limit.
+    The higher limit is added only if `is_raised`: it does not help if the number of values is unbounded.
     """
     fixes = of_causes(causes)
     if not is_raised:
@@ -40,7 +41,7 @@ def of_limit(gave_up: GaveUp, causes: Sequence[Cause], *, is_raised: bool) -> tu
 
 
 def mark_of(cause: Cause) -> Mark | None:
-    """Return the mark for the size that changed; None if it is not the size of a tensor argument."""
+    """Return the tensor and dim to mark for the size that changed; None if the tensor is not one that the caller passes."""
     match = SIZE.match(cause.first.source)
     if match is None or not _LOCAL.match(match["tensor"]) or is_array(cause.first.source) or cause.after is not None:
         return None
@@ -48,7 +49,7 @@ def mark_of(cause: Cause) -> Mark | None:
 
 
 def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
-    """Yield the fixes that mark a size, and the sizes that change with it, as dynamic."""
+    """Yield the fixes that mark the size `own`, and the sizes that change with it, as dynamic."""
     together = (own, *cause.together)
     more = tuple(dict.fromkeys((*together, *cause.varying)))
     if len(more) == 1:
@@ -58,7 +59,7 @@ def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
 
 
 def _marks(text: str, cause: Cause, marks: tuple[Mark, ...], *, may_fail: bool) -> Iterator[Fix]:
-    """Yield a fix for each line that can have the marks: the first call of the function, then the call that recompiled."""
+    """Yield a fix that marks the sizes before the first call of the function, then one before the call that recompiled."""
     lines = dict.fromkeys(filter(None, map(_in_user_code, (cause.first_call, cause.called_from))))
     for line in lines or (None,):
         yield Fix("mark", text, cause.recompiles[0].location, line, marks, may_fail)
@@ -70,12 +71,15 @@ def mark_text(mark: Mark) -> str:
 
 
 def _in_user_code(call: Location | None) -> Location | None:
-    """Return the line of a call; None if the call is in a library, which passes its own arguments."""
+    """Return the location of a call if it is in the user's code, where the arguments can be marked; else None."""
     return call if call is not None and call.library is None else None
 
 
 def first_call(cause: Cause) -> Iterator[Fix]:
-    """Yield fixes that run the first call eagerly: of every compiled function, or at one line of the user's file."""
+    """Yield fixes that run first calls eagerly: that of every compiled function, then only the one call in the user's code.
+
+    Yield nothing if the function recompiled more than once: then more than the first call differs.
+    """
     if len(cause.recompiles) != 1:  # more than the first call differs
         return
     yield Fix("stance", _STANCE)
@@ -84,7 +88,7 @@ def first_call(cause: Cause) -> Iterator[Fix]:
 
 
 def of_value(cause: Cause) -> Iterator[Fix]:
-    """Yield fixes for a Python value that changes."""
+    """Yield the fixes to try for a Python value that changes and is guarded."""
     yield from first_call(cause)
     if re.match(r"-?\d", cause.first.expected or ""):
         yield Fix("option", "dynamic=True")
@@ -98,7 +102,7 @@ def of_value(cause: Cause) -> Iterator[Fix]:
 
 
 def tensor_attribute(cause: Cause) -> Iterator[Fix]:
-    """Yield the fix that makes a number in an attribute a tensor."""
+    """Yield the fix that stores a changing number as a tensor in its attribute; nothing if it is not in an attribute."""
     name = spoken(cause.first.source)
     library = cause.first.location.library if cause.first.location is not None else None
     if "." in name and re.fullmatch(r"[\w.\[\]]+\.\w+", name) and re.match(r"-?\d", cause.first.expected or "") and not library:
@@ -106,12 +110,12 @@ def tensor_attribute(cause: Cause) -> Iterator[Fix]:
 
 
 def isolated(cause: Cause) -> Iterator[Fix]:
-    """Yield the fix that compiles separate code for each instance of a class."""
+    """Yield the fix `isolate_recompiles=True` (separate compiled code for each instance) if instances of a class differ."""
     if cause.first.other_instance is not None:
         yield Fix("option", "isolate_recompiles=True")
 
 
 def branch(graph_break: GraphBreak) -> Iterator[Fix]:
-    """Yield the rewrites of an `if` on the value of a tensor."""
+    """Yield the rewrites of an `if` on the value of a tensor: to `torch.where`, and to `torch._assert_async`."""
     yield rewrite("where", graph_break.location.own)
     yield rewrite("assert", graph_break.location.own)

@@ -19,7 +19,7 @@ _ASSERT = re.compile(r"_assert_scalar|_check\(|sym_constrain_range|_assert_async
 
 
 class GraphChange(NamedTuple):
-    """The first change of a graph's code, with the lines before and after it."""
+    """The first difference between the code of a graph in two runs, with the differing lines of both."""
 
     name: str  # "line 11, and 6 more changes"
     before: str
@@ -33,12 +33,13 @@ def graph_change(
 ) -> GraphChange | None:
     """Return the first change between two graphs; None if there is none.
 
-    A change of the signature, which only lists the inputs, counts if nothing else differs.
+    A change of the signature counts only if nothing else differs: the signature only lists the inputs.
 
     Args:
-        has_other_names: symbols of the second graph were renamed as in the first.
-        ignore_literals: ignore numbers, dtypes and flags, which follow from another difference: the sizes in a call of
-            `view`, the dtype under autocast.
+        has_other_names: Whether `after` had other names of symbols, which the caller replaced by those of `before`. Then
+            another order of the terms in an expression is no change.
+        ignore_literals: Whether to ignore numbers, dtypes and flags because they follow from a difference that is already
+            known: the sizes in a call of `view`, or the dtype under autocast.
     """
     if _without_signature(before) != _without_signature(after):
         before, after = _without_signature(before), _without_signature(after)
@@ -61,7 +62,7 @@ def graph_change(
 
 
 def flag_changed(before: Sequence[CodeLine], after: Sequence[CodeLine]) -> bool:
-    """Return whether a call in one graph has True where the same call in the other has False."""
+    """Return whether two graphs differ in a True or False that is passed to the same call."""
     calls = [{match["name"]: match for line in graph if (match := _CALL.match(line.text))} for graph in (before, after)]
     for name, call in calls[0].items():
         other = calls[1].get(name)
@@ -75,7 +76,7 @@ def _flags(call: str) -> list[str]:
 
 
 def lines_apart(first: Sequence[CodeLine], second: Sequence[CodeLine]) -> int:
-    """Return the number of lines that only one of two graphs has, ignoring literals and names of symbols."""
+    """Return the number of lines that are in only one of two graphs, ignoring literals and names of symbols."""
     before, after = (Counter(_without_literals(_lines(graph))) for graph in (first, second))
     return ((before - after) + (after - before)).total()
 
@@ -89,7 +90,7 @@ def _joined(lines: Iterable[str]) -> str:
 
 
 def _without_signature(graph: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the graph with an empty line for its signature, so that line numbers stay the same."""
+    """Return the graph with an empty line in place of its signature, so that line numbers stay the same."""
     return [replace(line, text="") if line.text.startswith("def forward(") else line for line in graph]
 
 

@@ -1,4 +1,8 @@
-"""Compare two cache keys part by part, and report causes without their consequences."""
+"""Explain why one graph has different keys in torch's compile caches on disk in two runs.
+
+A key has named parts, such as the dtype of an input or a setting of torch. They are compared one by one; a difference that
+follows from another difference is not reported.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +71,7 @@ _ONCE_MORE = (
 def causes_of(
     before: CacheKey, after: CacheKey, settings_before: Mapping[str, str] | None, settings_after: Mapping[str, str] | None
 ) -> Iterator[CacheCause]:
-    """Yield the causes of different keys of one graph in two runs; settings are None if they are not in the run file."""
+    """Yield why one graph has different keys in two runs; pass None for settings of torch that a run file does not have."""
     return _KeyPair(before, after, settings_before, settings_after).causes()
 
 
@@ -129,7 +133,7 @@ class _KeyPair:
         return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice, rule)
 
     def _profile_advice(self) -> str:
-        """Return the advice for making the same sizes dynamic in both runs, given their profiles."""
+        """Return the advice for making the same sizes dynamic in both runs, given the PGO profiles that they loaded."""
         before, after = self.before.profiles, self.after.profiles
         if TORCHS_PROFILE in (*before, *after):
             return _OF_TORCH
@@ -165,7 +169,7 @@ class _KeyPair:
         yield from (self._cause("dynamic size", _size(source), "static", "dynamic") for source in self._static)
 
     def _marks(self) -> Iterator[CacheCause]:
-        """Yield sizes that are static in one run; in the other they were dynamic until a line of code specialized them."""
+        """Yield a cause for each size that is static in one run, and was dynamic in the other until code specialized it."""
         for first, second in ((self.before, self.after), (self.after, self.before)):
             for source, value in first.fixed.items():
                 if source not in second.fixed and source not in second.symbols.values():
@@ -179,7 +183,7 @@ class _KeyPair:
             yield self._cause("symbol name", f"name of {_size(source)}", *names, rule=rule, advice=advice)
 
     def _inputs(self) -> Iterator[CacheCause]:
-        """Yield the differences between inputs, one cause for all inputs that differ in the same way."""
+        """Yield a cause for each difference between inputs; inputs that differ in the same way share one cause."""
         if self._has_sizes:
             inputs = {name: texts for name, texts in self._changed_inputs().items() if _ABSENT not in texts}
         else:
@@ -196,7 +200,7 @@ class _KeyPair:
         return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
 
     def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield the properties of an input that differ, without those that follow from another property."""
+        """Yield each property of an input that differs, with its two values, except those that follow from another property."""
         if "=" not in before or "=" not in after:
             if before != self._in_first_names(after):
                 yield "", (_tensor(before), _tensor(after))
@@ -239,12 +243,12 @@ class _KeyPair:
 
     @property
     def _has_other_inputs(self) -> bool:
-        """Whether an input is absent in one run, which makes the graphs differ."""
+        """Whether one of the two graphs has an input that the other lacks."""
         return any(_ABSENT in texts for texts in self._changed_inputs().values())
 
     @property
     def _has_sizes(self) -> bool:
-        """Whether a size is dynamic in one run only, which causes most other differences."""
+        """Whether a size is dynamic in one run only, from which most other differences follow."""
         return bool(self._dynamic or self._static)
 
     def _in_first_names(self, text: str) -> str:
@@ -258,7 +262,7 @@ def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, t
 
 
 def _facts_in(text: str) -> dict[str, str]:
-    """Return the facts of a tensor in a part of a key: `dtype=torch.float32; shape=[4, 8]`."""
+    """Return the properties of a tensor by name, from a part of a key such as `dtype=torch.float32; shape=[4, 8]`."""
     return {
         "requires_grad": "False",
         "storage_offset": "0",
@@ -267,13 +271,13 @@ def _facts_in(text: str) -> dict[str, str]:
 
 
 def _used(key: CacheKey) -> dict[str, str]:
-    """Return the symbols that the inputs or the graph of a key use, by source."""
+    """Return the name of each symbol that the inputs or the graph of a key use, by the symbol's source: `L['x'].size()[0]`."""
     words = {word for text in (*key.parts.values(), *(line.text for line in key.graph)) for word in _WORD.findall(text)}
     return {source: name for name, source in key.symbols.items() if name in words}
 
 
 def _with_sources(key: CacheKey, renamed: Callable[[str], str] = str) -> list[CodeLine]:
-    """Return the code of a graph with inputs named by their sources, so that the order of the inputs does not matter."""
+    """Return the code of the graph of a key, with inputs named by their sources: so their order does not matter."""
     sources = [_size(name) for name, text in key.parts.items() if _INPUT.match(name) and not _SIZE.search(name)]
 
     def named(match: re.Match[str]) -> str:
@@ -288,7 +292,7 @@ def _is_of_graph(name: str) -> bool:
 
 
 def _state_text(title: str, key: CacheKey) -> str:
-    """Return the values of all parts of a key that belong to a setting, such as `cpu: torch.bfloat16`."""
+    """Return the value of the setting `title` in a key, joined from all parts of the key with it: `cpu: torch.bfloat16`."""
     texts = []
     for name, text in key.parts.items():
         part, _, detail = name.partition("[")
@@ -299,13 +303,16 @@ def _state_text(title: str, key: CacheKey) -> str:
 
 
 def _enabled(autocast: str) -> str:
-    """Return the autocast dtype of a device type; the key has `(True, torch.bfloat16)` in torch 2.15, `True` in 2.11."""
+    """Return the dtype of autocast for one device type, "on" if the dtype is unknown, or "off".
+
+    `autocast` is a part of the key: `(True, torch.bfloat16)` in torch 2.15, `True` in torch 2.11.
+    """
     state, _, dtype = autocast.strip("()").partition(", ")
     return {"{}": _OFF, "False": _OFF, "True": dtype or "on"}.get(state, autocast)
 
 
 def _tensor(text: str) -> str:
-    """Return the type and shape of an input that only one of the graphs has."""
+    """Return the dtype and shape of an input that only one of the two graphs has, from its part of the key."""
     facts = _facts_in(text)
     return f"{facts['dtype']} {facts['shape']}" if "dtype" in facts and "shape" in facts else text
 

@@ -1,4 +1,4 @@
-"""Advice to users of a library whose code breaks the graph, or holds a value that changes."""
+"""Advice to users of a library whose code breaks the graph, or reads a guarded value that changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from dynx.records.recompile import Reason
 
 
 class Option(NamedTuple):
-    """Advice for a library; `applies` is a regular expression for files and functions, or for the sources of values."""
+    """Advice to users of a library: an entry of `_OF_BREAKS` or `_OF_VALUES`.
+
+    `applies` is a regular expression for the file and function of a graph break, or for the source of a guarded value.
+    """
 
     library: str
     applies: str
@@ -119,7 +122,7 @@ _OF_SCHEDULERS = re.compile(r"last_epoch|_step_count|_last_lr|lr_scheduler")
 
 
 def advice_on_break(graph_break: GraphBreak) -> str | None:
-    """Return the advice for a graph break in a library; None if the table has no entry for it."""
+    """Return the advice for a graph break in a library; None if `_OF_BREAKS` has no entry for it."""
     location = graph_break.location
     lines = (f"{line.file} {line.function}" for line in graph_break.chain[-4:])
     where = " ".join((location.file, location.function, *lines, graph_break.code_of_library))
@@ -130,7 +133,7 @@ def advice_on_break(graph_break: GraphBreak) -> str | None:
 
 
 def advice_on_value(reason: Reason) -> Advice | None:
-    """Return the advice for a changed value that a library or torch's LR scheduler holds; None if no entry applies."""
+    """Return the advice for a changed value that a library or torch's LR scheduler holds; None if unknown."""
     if _OF_SCHEDULERS.search(reason.source) and reason.holder != "argument":
         return Advice("call the scheduler's step() outside the compiled function")
     library = library_of(reason)
@@ -142,7 +145,7 @@ def advice_on_value(reason: Reason) -> Advice | None:
 
 
 def advice_on_failure(location: Location) -> str | None:
-    """Return the advice for a compilation that fails in a library; None if the library has no entry for all of its code."""
+    """Return the advice for a compilation that fails in a library; None if `_OF_BREAKS` has no advice on the whole library."""
     return next((option.advice for option in _OF_BREAKS if option.library == location.library and not option.applies), None)
 
 

@@ -18,12 +18,12 @@ SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
 
 
 def is_array(source: str) -> bool:
-    """Return whether a guard source is a numpy array, which Dynamo traces as a tensor."""
+    """Return whether the source of a guard names a numpy array, which Dynamo traces as a tensor."""
     return "___from_numpy(" in source
 
 
 def spoken(source: str) -> str:
-    """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`."""
+    """Return the source of a guard as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`."""
     source = LOCAL.sub(r"\1", source)
     source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
     source = _IN_DICT.sub(r".\1", source)

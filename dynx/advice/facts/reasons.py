@@ -1,4 +1,4 @@
-"""Facts about a failed guard, which several rules and the titles of findings use."""
+"""Predicates on a failed guard (`Reason`), which several rules and the titles of findings use."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OF_INSTANCES = ("value", "none", "length", "keys", "object", "function", "type"
 
 
 def has_kind(*kinds: GuardKind, holder: str | None = None) -> Callable[[Reason], bool]:
-    """Return a predicate for the kind of a guard, and for the holder of its value."""
+    """Return a predicate: whether a guard is of one of these kinds, and its value is held by `holder`, such as "module"."""
     return lambda reason: reason.kind in kinds and (holder is None or reason.holder == holder)
 
 
 def is_grad_mode(reason: Reason) -> bool:
-    """Return whether grad mode or inference mode differs, or a tensor was created under inference mode."""
+    """Return whether a guard failed because of grad mode or inference mode, or of a tensor created under inference mode."""
     if reason.kind == "global_state":
         return "grad_mode" in reason.source.split()
     # an inference tensor has the dispatch keys of a normal tensor without those of autograd
@@ -33,7 +33,7 @@ def is_grad_mode(reason: Reason) -> bool:
 
 
 def is_device(reason: Reason) -> bool:
-    """Return whether the device of a tensor differs; torch compares sets of dispatch keys, which include the device."""
+    """Return whether a guard failed because of a tensor's device; torch compares dispatch keys, which include the device."""
     if reason.kind == "device":
         return True
     keys = [re.findall(DEVICES, value or "") for value in (reason.expected, reason.got)]
@@ -52,13 +52,13 @@ def is_size_in_shape(reason: Reason) -> bool:
 
 
 def is_counted(reason: Reason) -> bool:
-    """Return whether the compiled function itself changes the number: `Model.calls += 1`."""
+    """Return whether the line that requested the guard also changes the guarded number: `Model.calls += 1`."""
     name = re.escape(spoken(reason.source).rpartition(".")[2])
     return bool(re.search(rf"\b{name}\s*[-+*/]?=(?!=)", reason.code))
 
 
 def is_result(cause: Cause) -> bool:
-    """Return whether the value was computed on the line of the graph break after which the function resumes."""
+    """Return whether the value that recompiles a resume function was computed by the line of the graph break before it."""
     source = spoken(cause.first.source)
     if cause.after is None or cause.first.holder not in ("argument", "object"):
         return False

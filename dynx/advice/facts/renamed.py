@@ -13,7 +13,7 @@ from dynx.records.run_records import RunRecords
 
 
 class Renamed(NamedTuple):
-    """A graph that missed the caches because of renamed symbols (`causes`), and the backend's compile time."""
+    """A graph that missed the caches on disk because of renamed symbols (`causes`), and its compile time in the backend."""
 
     location: Location
     causes: tuple[CacheCause, ...]
@@ -21,7 +21,7 @@ class Renamed(NamedTuple):
 
     @property
     def is_scheme(self) -> bool:
-        """Whether the naming schemes differ, not the order of allocation."""
+        """Whether only one compilation used names of `dynx.symbols.install`; else, symbols were created in another order."""
         return self.causes[0].rule == "DX406"
 
     def finding(self, rule: str) -> Finding:
@@ -30,7 +30,7 @@ class Renamed(NamedTuple):
 
 
 def renamed(run: RunRecords) -> Iterator[Renamed]:
-    """Yield the first renamed graph of each function. Needs the cache keys of `watch(detail="full")`."""
+    """Yield the first renamed graph of each function; nothing if the run was recorded without `watch(detail="full")`."""
     missed = {(event.generation, event.id) for event in run.caches if event.result == "miss" and event.cache == "aot_autograd"}
     seconds = {compile.key: compile.phases.get("backend", 0.0) for compile in run.compiles}
     values = {settings.digest: settings.values for settings in run.cache_settings}
@@ -47,7 +47,7 @@ def renamed(run: RunRecords) -> Iterator[Renamed]:
 
 
 def _names_of(key: CacheKey, earlier: list[CacheKey], values: Mapping[str, Mapping[str, str]]) -> tuple[CacheCause, ...]:
-    """Return the renamed symbols if an earlier key differs only in them; else empty."""
+    """Return a cause for each renamed symbol if an earlier graph differs only in these names; else empty."""
     for other in reversed(earlier):
         if other.location == key.location and other.digest != key.digest:
             causes = tuple(causes_of(other, key, values.get(other.settings), values.get(key.settings)))

@@ -16,6 +16,8 @@ PER_VALUE = expected(
     "or branch on it outside the compiled function"
 )
 
+ISOLATED = "or compile {} with isolate_recompiles=True (from torch 2.13 on)"
+
 
 def instances_advice(cause: Cause) -> Advice:
     """Return the advice for instances of a class that recompile because they differ."""
@@ -30,11 +32,11 @@ def instances_advice(cause: Cause) -> Advice:
     else:
         first = f"compile the whole model that contains each {reason.other_instance}"
     limit = max(count, cause.allowed or 0)
-    others = f"or compile each with isolate_recompiles=True; or raise torch._dynamo.config.recompile_limit above {limit}"
+    others = f"{ISOLATED.format('each')}; or raise torch._dynamo.config.recompile_limit above {limit}"
     return Advice(f"{first}; {others}", has_limit=True)
 
 
 def _is_float_of_instances(reason: Reason) -> bool:
-    """Return whether instances differ only by a float; a tensor in its place would need no guard on its value."""
+    """Return whether instances of a class differ only in one float; as a tensor, its value would not be guarded."""
     names = {source.rpartition(".")[2] for source in (reason.source, *reason.differing)}
     return reason.kind == "value" and bool(_FLOAT.match(reason.expected or "")) and len(names) == 1

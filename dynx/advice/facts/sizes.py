@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dynx.advice.facts.names import SIZE, is_array, spoken
+from dynx.advice.facts.shared_advice import ISOLATED
 from dynx.advice.rule import Advice, Cause, expected
 from dynx.records.observed import Specialized
 from dynx.records.recompile import Reason
@@ -23,7 +24,7 @@ _STATIC_PARAMETER = Advice(
 
 
 def size_advice(cause: Cause) -> Advice:
-    """Return the advice of DX102 for the recompiles of one size."""
+    """Return the advice for recompiles because one tensor size changes."""
     reason = cause.first
     match = SIZE.match(reason.source)
     if is_size_one(reason):
@@ -31,7 +32,7 @@ def size_advice(cause: Cause) -> Advice:
     if reason.kind == "shape" or match is None:
         return expected("one recompile per side of the branch is expected; to avoid it, branch outside the compiled function")
     if "_parameters[" in match["tensor"]:
-        return Advice("give the parameter one size, padded to the largest; or compile each module with isolate_recompiles=True")
+        return Advice(f"give the parameter one size, padded to the largest; {ISOLATED.format('each module')}")
     if _PARAMETER_HINT in reason.text:
         return _STATIC_PARAMETER
     mark = f"mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
@@ -41,7 +42,7 @@ def size_advice(cause: Cause) -> Advice:
         return _advice_on_fixed_size(cause.fixed)
     if is_array(reason.source):
         tensor = f"torch.from_numpy({spoken(match['tensor'])})"
-        return Advice(f"compile with dynamic=True; or pass {tensor} with mark_dynamic(it, {match['dim']})")
+        return Advice(f"compile with dynamic=True; or pass t = {tensor}, after mark_dynamic(t, {match['dim']})")
     if cause.after is not None:
         line = cause.after.location.own.line
         return Advice(f"compile with dynamic=True, or remove the graph break at line {line}: a value inside cannot be marked")
@@ -74,7 +75,7 @@ def _is_less(got: str | None, expected: str | None) -> bool:
 
 
 def _advice_on_fixed_size(fixed: Specialized) -> Advice:
-    """Return the advice for a size that code specialized: `mark_dynamic` would raise ConstraintViolationError."""
+    """Return the advice for a size that a line of code specializes; `mark_dynamic` would raise ConstraintViolationError."""
     if LOOP.search(fixed.code):
         return Advice("the loop is unrolled for each size: compile the body of one step and loop outside, or pad to one size")
     if _LOOKUP.search(fixed.code):

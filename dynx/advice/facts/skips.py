@@ -1,4 +1,4 @@
-"""Findings on code that runs uncaptured."""
+"""Findings on code that `dynx.cudagraphs` runs without capturing it in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynx.records.run_records import RunRecords
 
 
 def skips(run: RunRecords, kind: SkipKind, rule: str) -> Iterator[Finding]:
-    """Yield a finding for each skip of one kind; its seconds are 0, because the cost is not measured."""
+    """Yield a finding for each record of uncaptured code of one kind; its seconds are 0: the cost is not measured."""
     for skip in run.cudagraph_skips:
         if skip.kind == kind and skip.location is not None:
             yield Finding(rule, skip.reason, skip.location, 0.0, (), skip.advice, skip.count)

@@ -1,1 +1,1 @@
-"""Group the records of a run by their cause, and describe each group as a finding with the texts of its rule."""
+"""Group the records of a run by their cause, and turn each group into a finding, with the title and advice of its rule."""

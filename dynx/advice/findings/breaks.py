@@ -1,4 +1,4 @@
-"""Findings for graph breaks."""
+"""Find graph breaks to which an advice rule applies, and the compile time that they cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynx.records.recompile import Recompile
 def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause] = ()) -> tuple[Finding, ...]:
     """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
 
-    `inside` are causes of recompiles to be added to the finding of the graph break that `break_around` returns.
+    `inside` are causes of recompiles in libraries. Each is added to the finding of the graph break that `break_around` returns.
     """
     merged: dict[BreakKey, Finding] = {}
     consequences: list[tuple[BreakKey, GraphBreak]] = []
@@ -63,10 +63,10 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iter
 
 
 def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
-    """Return the finding; change the advice of DX209 if the same function also has a finding of DX202.
+    """Return the finding; with other advice if its function has findings of both DX209 and DX202.
 
-    With the setting that DX209 advises, reading the values of a tensor (DX202) raises GuardOnDataDependentSymNode instead of
-    breaking the graph.
+    DX209 (an output size depends on the data) advises a setting under which DX202 (a tensor is converted to a Python number)
+    raises GuardOnDataDependentSymNode instead of breaking the graph.
     """
     own = finding.location.own
     reads = (each for each in others if each.rule == "DX202" and each.location.own.file == own.file)
@@ -76,10 +76,10 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
 
 
 def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> list[Cause]:
-    """Return the causes of recompiles that belong to the finding of a graph break in a library (see `break_around`).
+    """Return the causes of recompiles to report with a graph break in a library (see `break_around`), not on their own.
 
-    Values for which the library has an option keep their own finding. So do sizes, which come from the program, unless a
-    function that the program calls itself has a finding on sizes.
+    Causes for which `facts/libraries.py` has advice are left out. So are changing sizes, which come from the program, unless
+    a function that the program calls itself also recompiles because of a size.
     """
     causes, breaks = tuple(causes), tuple(breaks)
     of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}
@@ -90,9 +90,9 @@ def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> l
 
 
 def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:
-    """Return the graph break in a library that makes one of the library's functions compile on its own; None if there is none.
+    """Return the graph break in a library because of which one of its functions is compiled on its own; None if there is none.
 
-    The values that recompile such a function come from the library, so its user can only remove the graph break.
+    The values that recompile such a function come from the library, so the user can only remove the graph break.
     """
     call, location = cause.called_from, cause.recompiles[0].location
     if call is None or call.library is None or call.library != location.library:
@@ -116,7 +116,7 @@ def _with_recompiles(finding: Finding, recompiles: list[Recompile]) -> Finding:
 
 
 def _cause_of(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:
-    """Return the key of the graph break in the same compilation after which Dynamo could not rebuild a value, or None."""
+    """Return the key of the first graph break in the same compilation that is not itself a consequence of another, or None."""
     for earlier in breaks:
         rule = rule_of_break(earlier)
         if rule is not None and not rule.is_consequence and set(earlier.compiles) & set(graph_break.compiles):
@@ -136,7 +136,7 @@ def _with_consequence(finding: Finding, graph_break: GraphBreak, costs: _Costs) 
 
 
 class BreakKey(NamedTuple):
-    """Key by which findings are merged: rule, user's line, and for a break in a library also the library's line."""
+    """Key by which findings of graph breaks are merged: rule, line of the user, and in a library also the library's line."""
 
     rule: str
     file: str
@@ -162,7 +162,7 @@ class _Costs:
     """Attributes compile time to graph breaks, each second to at most one graph break.
 
     The cost of a graph break is the tracing attempt that it discarded, plus the compilation of its resume function. If torch
-    cannot resume after it, the cost is the whole compilation. Recompiles do not count: they belong to the guard that failed.
+    cannot resume after it, the cost is the whole compilation. Recompiles are not included: their cause is a failed guard.
     """
 
     def __init__(self, compiles: tuple[Compile, ...]) -> None:

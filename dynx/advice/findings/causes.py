@@ -19,7 +19,7 @@ from dynx.records.recompile import Reason, Recompile
 
 
 class CauseKey(NamedTuple):
-    """Key by which recompiles are grouped into causes: frame, advice rule and changed value."""
+    """Key by which recompiles are grouped into causes: compiled frame, id of the advice rule, and changed value."""
 
     frame: FrameKey
     rule: str
@@ -33,7 +33,10 @@ def causes(
     compiles: Iterable[Compile] = (),
     breaks: Iterable[GraphBreak] = (),
 ) -> tuple[Cause, ...]:
-    """Group recompiles by function, advice rule and changed value; recompiles to which no rule applies are omitted."""
+    """Return a `Cause` for each group of recompiles with the same function, advice rule and changed value.
+
+    Recompiles to which no rule applies are omitted.
+    """
     dynamic, compiles = tuple(dynamic), tuple(compiles)
     breaks = tuple(breaks)
     parts = parts_of(compiles, breaks)
@@ -74,14 +77,14 @@ def causes(
 def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Specialized]) -> Specialized | None:
     """Return the line that specialized the changed value in the last recompile that compiled.
 
-    An earlier one may have specialized it only because it was compared with a size that was still static.
+    In an earlier recompile, the line may have specialized the value only by comparing it with a size that was static then.
     """
     last = next((recompile for recompile in reversed(group) if recompile.outcome == "compiled"), group[-1])
     return fixed.get((last.generation, last.id, last.reasons[0].source))
 
 
 def _break_at(call: Location | None, breaks: tuple[GraphBreak, ...]) -> GraphBreak | None:
-    """Return the graph break that was reached through the line of a call: the called function is then compiled on its own."""
+    """Return the graph break whose call stack has the line of `call`, so that the callee is compiled on its own, or None."""
     if call is None:
         return None
     line = call.own.file, call.own.line
@@ -94,7 +97,7 @@ def _part(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> tuple[GraphBreak |
 
 
 def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[Mark, ...]:
-    """Return marks for the other dimensions that changed from and to the same sizes in this recompile.
+    """Return marks (tensor and dim) for the other dims that changed between the same two sizes in this recompile.
 
     For example, several tensors have the batch size: marking only one of them raises ConstraintViolationError.
     """
@@ -111,7 +114,7 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
 
 
 def _mark(change: BecameDynamic) -> Mark | None:
-    """Return the mark for a size that became dynamic; None if it cannot be marked, such as an item of *args without a name."""
+    """Return the tensor and dim to mark for a size that became dynamic; None if it cannot be marked: an item of *args."""
     tensor = LOCAL.sub(r"\1", change.source)
     if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args[") or "._base" in tensor:
         return None
@@ -119,7 +122,7 @@ def _mark(change: BecameDynamic) -> Mark | None:
 
 
 def _varying_sizes(dynamic: Iterable[BecameDynamic]) -> Mapping[FrameKey, tuple[Mark, ...]]:
-    """Return for each function the sizes that became dynamic in any of its recompiles."""
+    """Return for each function the tensors and dims whose size became dynamic in any of its recompiles."""
     found: dict[FrameKey, dict[Mark, None]] = {}
     for change in dynamic:
         if (mark := _mark(change)) is not None:
@@ -128,7 +131,10 @@ def _varying_sizes(dynamic: Iterable[BecameDynamic]) -> Mapping[FrameKey, tuple[
 
 
 def _subject(reason: Reason) -> str:
-    """Return the subject of a `CauseKey`: the guard's source, or for a guard on symbolic shapes the line that created it."""
+    """Return the changed value for a `CauseKey`: the source of the guard.
+
+    For a guard on symbolic shapes, return the line that created it; for instances that differ, the name of their class.
+    """
     if differs_by_instance(reason):
         return f"instances of {reason.other_instance}"
     return reason.source if reason.kind != "shape" else str(reason.location)

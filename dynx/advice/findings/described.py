@@ -1,4 +1,4 @@
-"""How findings name a guarded value, and how it changed."""
+"""Describe a guarded value, and how it changed, for the titles of findings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _CLASS = re.compile(r"<class '(?:[\w.]+\.)?(?P<name>[\w<>]+)'>(?: \(HINT.*\))?")
 
 
 def value_of(reason: Reason, value: str | None, unknown: str = "unknown") -> str:
-    """Return the text of a guarded value; for global torch state without its name, which the title already contains."""
+    """Return a guarded value as text, `unknown` if None; for global state of torch without the name, which the title has."""
     if value is None:
         return unknown
     if reason.kind == "global_state":
@@ -87,7 +87,7 @@ def _grad_change(reason: Reason) -> str:
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Return the failed guards of a cause as text: the first of each recompile, and up to two of other cache entries."""
+    """Return the failed guards of a cause as text: for each recompile the first, and up to two more, of other cache entries."""
     lines: list[str] = [f"guarded by: {cause.first.code}"] if cause.first.code else []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons

@@ -23,9 +23,9 @@ def cause_of(gave_up: GaveUp, causes: tuple[Cause, ...]) -> Cause | None:
 
 
 def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tuple[Finding, ...], set[int]]:
-    """Return the findings for functions at a recompile limit, and the ids of the causes that they include.
+    """Return the findings for functions at a recompile limit, and the `id()` of each cause that they include.
 
-    If a graph break split a function and one change recompiled several of its parts, they are one finding.
+    If a graph break split a function and one change recompiled several of its parts, the parts share one finding.
     """
     findings: list[Finding] = []
     included: set[int] = set()
@@ -71,7 +71,7 @@ def _without_cause(gave_up: GaveUp) -> Finding:
 
 
 def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
-    """Return the finding for a function that reached a recompile limit, with the location and the advice of its main cause."""
+    """Return the finding for a function that reached a recompile limit, at the line and with the advice of its main cause."""
     cause = min(causes, key=lambda cause: cause.after is not None)
     of_cause = recompiles.find_joined(causes)
     subject, last = described.subject_of(cause.last), cause.last

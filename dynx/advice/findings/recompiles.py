@@ -1,4 +1,4 @@
-"""Findings for recompiles: one for each cause."""
+"""Turn causes of recompiles into findings; one change that recompiles several functions is one finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_ATTRIBUTES = 4  # in a title
 
 
 def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
-    """Return one finding for each cause of recompiles; if one change recompiles several functions, it is one finding.
+    """Return a finding for each cause of recompiles; causes with the same change share one finding.
 
     For example, a graph break splits a function, and each part of it recompiles when the size of a common input changes.
     """
@@ -40,14 +40,14 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
 def change_of(cause: Cause) -> tuple[object, ...]:
     """Return a key that is equal for causes with the same change in parts of a function that graph breaks split.
 
-    The key omits the name of the value if the parts may name it differently.
+    The key does not have the name of the value if the parts may use different names for it.
     """
     name = "" if cause.rule.is_common(cause.first) else spoken(cause.first.source)
     return cause.rule.id, cause.first.expected, cause.first.got, cause.whole, name
 
 
 def _assigns(cause: Cause) -> bool:
-    """Return whether the line that requested the guard also assigns the value: this explains more than a line that reads it."""
+    """Return whether the line that requested the guard also assigns the value, which explains more than reading it."""
     return bool(re.match(rf"{re.escape(spoken(cause.first.source))}\s*[-+*/]?=(?!=)", cause.first.code))
 
 
@@ -67,17 +67,17 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
 
 
 def main_cause(causes: Sequence[Cause]) -> Cause:
-    """Return the cause whose line and advice are used in the finding for several causes."""
+    """Return the cause whose line and advice the finding for several causes uses: the one that explains most."""
     return min(causes, key=lambda cause: (not _assigns(cause), cause.after is not None, _location(cause).library is not None))
 
 
 def advice_on(cause: Cause) -> Advice:
-    """Return the advice for a cause: from the table of libraries if it knows the value, else from the rule."""
+    """Return the advice for a cause: that of `facts/libraries.py` if it has advice on the value, else that of the rule."""
     return libraries.advice_on_value(cause.first) or cause.rule.advice(cause)
 
 
 def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
-    """Return the advice; if graph breaks in libraries split the function, marking a size is only the second suggestion."""
+    """Return the advice; if it is to mark a size and libraries break the graph, put the removal of the graph breaks first."""
     in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
     if not in_libraries or not advice.startswith("mark_dynamic("):
         return advice
@@ -86,7 +86,7 @@ def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
 
 
 def split_by(causes: Sequence[Cause]) -> str:
-    """Return the end of a title that names the graph breaks which split a function; empty if it has one part."""
+    """Return the end of a title, with the lines of the graph breaks that split the function; empty if it is not split."""
     breaks = sorted({cause.after.location.own.line for cause in causes if cause.after is not None})
     if not breaks or len(causes) == 1:
         return ""
@@ -134,7 +134,7 @@ def _title(cause: Cause) -> str:
 
 
 def fixed_by(cause: Cause) -> str:
-    """Return the end of a title that names the statement which fixed a symbolic size or number to one value; else empty."""
+    """Return the end of a title, with the statement that specialized a symbolic size or number; empty if there is none."""
     return f"; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else ""
 
 
@@ -154,13 +154,13 @@ def _instances(cause: Cause) -> str:
 
 
 def _branch(reason: Reason) -> str:
-    """Return the branch that created a guard on symbolic sizes or numbers, as in the source; empty for other statements."""
+    """Return the source of the `if`, `elif` or `while` that created a guard on symbolic sizes or numbers, or an empty text."""
     match = re.match(r"(?:if|elif|while)\b.*?:(?=\s|$)", reason.code) if reason.kind == "shape" else None
     return match[0] if match else ""
 
 
 def _with_partners(advice: str, cause: Cause) -> str:
-    """Return advice to mark one size with the other sizes that change; `mark_dynamic` raises if they depend on each other."""
+    """Return advice to mark a size, with the other sizes that change added: marking one of several equal sizes may raise."""
     match = SIZE.match(cause.first.source)
     if match is None or not advice.startswith("mark_dynamic"):
         return advice

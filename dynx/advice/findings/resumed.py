@@ -1,4 +1,4 @@
-"""Find the functions that graph breaks split: each part after a break is a resume function with compilations of its own."""
+"""Find the functions that graph breaks split: the part after a graph break is a resume function, a frame of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Part(NamedTuple):
 
 
 def parts_of(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> Mapping[FrameKey, Part]:
-    """Return for each resume function the function that it is a part of, and the graph break before it."""
+    """Return for each resume function the function that it continues, and the graph break before it."""
     parts: dict[FrameKey, Part] = {}
     breaks = tuple(breaks)
     for compile in compiles:
@@ -42,5 +42,5 @@ def _outermost(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> FrameKey:
 
 
 def frame_of(key: tuple[int, str]) -> FrameKey:
-    """Return the frame of a compilation: frame "0" for the compile id "0/1"."""
+    """Return the frame of a compilation, given its generation and compile id: frame "0" for the compile id "0/1"."""
     return FrameKey(key[0], key[1].rpartition("/")[0])

@@ -1,4 +1,4 @@
-"""All advice rules: each is a file in the folder of its family, found by its name: `dx203_branch.py`."""
+"""All advice rules. Each is a module in the folder of its family, imported because its name has the form `dx203_branch`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _rules() -> Iterator[Rule]:
 
 
 def _of_class(cls: type[R]) -> tuple[R, ...]:
-    """Return the rules of one class, in the order in which they are tried."""
+    """Return the rules of one class in the order in which they are tried: highest priority first, then lowest id."""
     return tuple(sorted((rule for rule in RULES.values() if isinstance(rule, cls)), key=_order))
 
 
@@ -50,7 +50,7 @@ def rule_of_break(graph_break: GraphBreak) -> BreakRule | PlaceRule | None:
 
 
 def rule_by_reason(graph_break: GraphBreak) -> BreakRule | None:
-    """Return the `BreakRule` that applies to a graph break, or None."""
+    """Return the `BreakRule` that applies to a graph break, even if a `PlaceRule` of higher priority applies too, or None."""
     return next((rule for rule in _BREAK_RULES if rule.applies(graph_break)), None)
 
 

@@ -31,7 +31,7 @@ _SHOWN = 60  # characters of the code of `-c` that are shown
 def add_to(parser: Parser, *, before: int = 0) -> None:
     """Add the arguments that name a program as `python` does: a script, `-` for standard input, `-m module` or `-c code`.
 
-    `before` is the number of other arguments that stand before it.
+    `before` is the number of positional arguments before the program.
     """
     parser.before_program = before
     kind = parser.add_mutually_exclusive_group()
@@ -49,7 +49,7 @@ def prepare(
         target: a script, a module, code, or `-` for standard input; None if the command line has none.
         rest: the arguments of the program.
         option: `-m` or `-c`, as for `python`.
-        usage: the command line to suggest if there is no such script; by default one of `dynx run`.
+        usage: the command line that the error suggests if there is no such script; by default a call of `dynx run`.
 
     Raises:
         UsageError: there is no such program.
@@ -66,7 +66,7 @@ def prepare(
 
 
 def loaded(load: Callable[[], types.CodeType]) -> types.CodeType:
-    """Return the code of a program; an error in it, such as a SyntaxError, is shown as by Python."""
+    """Return `load()`, the code of a program; an error in it, such as a SyntaxError, has a traceback without frames of dynx."""
     try:
         return load()
     except BaseException:
@@ -85,7 +85,7 @@ def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeTy
 
     Args:
         target: The path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file.
-        usage: The command line to suggest if there is no such file; by default the one that runs a module.
+        usage: The command line that the error suggests if there is no such file; by default that of running a module.
 
     Raises:
         UsageError: There is no such file.

@@ -47,12 +47,12 @@ def add_to(commands: Subparsers) -> None:
         "--isolate",
         choices=("copy", "fork"),
         default="copy",
-        help="copy: run on copies of all objects; fork: run in forked processes too (default: copy)",
+        help="copy: run on copies of all objects; fork: also in forked processes (default: copy)",
     )
     parser.add_argument(
         "--change",
         metavar="FUNCTION",
-        help="a function that changes state: all calls are made before and after it",
+        help="a function that changes state: the calls are made, then FUNCTION is called, then the calls are repeated",
     )
     parser.add_argument(
         "--rng",
@@ -66,7 +66,7 @@ def add_to(commands: Subparsers) -> None:
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
-    """Return the function that imports the user's module and checks the function, so that errors of the module pass through."""
+    """Return a function that imports the user's module, checks the function, prints the report and returns the exit code."""
 
     def run() -> int:
         from dynx.cli.screen import show
@@ -103,17 +103,17 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 def _inputs(module: ModuleType, factory: str | None, found: target.Target) -> list[Any]:
     if factory is None and not callable(getattr(module, "inputs", None)):
         raise UsageError(
-            f"there are no arguments for {found}\n  write a function that returns a list of them, and name it with --inputs"
+            f"there are no arguments for {found}\n  with --inputs, name a function that returns a list of arguments"
         )
     make = _named(module, factory or "inputs", found, "--inputs")
     made = make() if callable(make) else make
     if not isinstance(made, (list, tuple)):
-        raise UsageError(f"{factory or 'inputs'} returned no list\n  return a list with the arguments of each call")
+        raise UsageError(f"{factory or 'inputs'} did not return a list\n  return a list with the arguments of each call")
     return list(made)
 
 
 def _named(module: ModuleType, name: str, found: target.Target, option: str) -> Any:
-    """Return the object that an option names: an attribute of the target's module, or another target."""
+    """Return the object that an option names: an attribute of the checked function's module, or `file.py::name`."""
     if ":" in name:
         return target.load(target.parse(name, f"dynx check {option}"), f"dynx check {option}")[1]
     return target.attribute(module, name, found.program)

@@ -57,7 +57,9 @@ def add_to(commands: Subparsers) -> None:
         help="relative tolerance between printed or compared numbers (default: 1e-4)",
     )
     parser.add_argument(
-        "--allow-writes", action="store_true", help="also try a program that writes files into its folder, in every run"
+        "--allow-writes",
+        action="store_true",
+        help="accept a program that writes files into its folder, although every run writes them again",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     program.add_to(parser)
@@ -86,7 +88,7 @@ def act(arguments: argparse.Namespace) -> int:
 
 
 def program_of(arguments: argparse.Namespace, command: str) -> Program:
-    """Return the program that a command has to run again. Raises UsageError if it cannot, such as one on standard input."""
+    """Return the program that a command runs repeatedly. Raises UsageError if that is impossible, as for standard input."""
     from dynx.fix import Program
 
     if arguments.target in (None, "-"):

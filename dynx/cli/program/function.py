@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 class ReportOf(Protocol):
-    """Returns the report about a function, after the program has ended: `target` is None if no variable leads to it.
+    """A function that returns the report about one function of a program, after the program has ended.
 
-    Raises DynxError if there is nothing to report.
+    `target` is the function; None if its dotted `name` cannot be resolved from the globals of the program. Raises DynxError if
+    there is nothing to report.
     """
 
     def __call__(self, target: Any, name: str, program: str) -> Shown: ...
@@ -117,9 +118,9 @@ def _named(arguments: argparse.Namespace, command: str) -> _Named:
     if program is None:
         raise UsageError(f"no program to run\n  name {FORMS}, for example: dynx {command} train.py::function")
     if option == "-c":
-        raise UsageError(f"no function for -c\n  for example: dynx {command} --function step -c …")
+        raise UsageError(f"-c needs the option --function\n  for example: dynx {command} --function step -c …")
     found = parse(program, f"dynx {command}")
     if option and not found.is_module:
-        raise UsageError(f"{found} is no module\n  for example: dynx {command} {found}")
+        raise UsageError(f"{found} is not a module\n  for example: dynx {command} {found}")
     shown = "the program" if found.program == "-" else found.program
     return _Named(found.program, "-m" if found.is_module else "", found.function, shown)

@@ -82,8 +82,8 @@ def _imported(name: str, command: str) -> ModuleType:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
         raise UsageError(
-            f"there is no module {name} here or among the installed ones\n"
-            f"  run it where the module is, or name its file: {command} path/to/file.py::function"
+            f"there is no module {name} in the current folder or among the installed ones\n"
+            f"  run the command in the folder of the module, or name its file: {command} path/to/file.py::function"
         ) from None
 
 
@@ -105,7 +105,7 @@ def _imported_file(text: str, command: str) -> ModuleType:
 
 
 def _origin(name: str) -> str:
-    """Return the file that an import of a module would run, or has run; empty if unknown."""
+    """Return the file from which a module is or would be imported; empty if unknown."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         return os.path.realpath(getattr(loaded, "__file__", None) or "")

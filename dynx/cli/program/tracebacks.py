@@ -20,7 +20,7 @@ _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processe
 
 
 def hide_our_frames() -> None:
-    """Remove the frames of dynx from tracebacks before the excepthook of this process, often the program's, gets them."""
+    """Wrap `sys.excepthook`, which the program may have set, so that the tracebacks it receives have no frames of dynx."""
     sys.excepthook = _without_our_frames(getattr(sys, "excepthook", _missing))
 
 
@@ -38,14 +38,14 @@ def _without_our_frames(hook: Hook) -> Hook:
 
 
 def _missing(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-    """Show an exception as Python does if the program has deleted `sys.excepthook`."""
+    """Stand in for a `sys.excepthook` that the program has deleted: show the exception as Python then does."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write("sys.excepthook is missing\n")
     sys.__excepthook__(kind, error, traceback)
 
 
 def _show_both(raised: BaseException, error: BaseException) -> None:
-    """Print the exception of an excepthook, and the one that it should have shown, as Python does."""
+    """Print the exception that an excepthook raised, and the exception that it should have shown, as Python does."""
     flush(sys.stdout)
     with contextlib.suppress(AttributeError, OSError, ValueError):  # stderr is closed
         sys.stderr.write("Error in sys.excepthook:\n")

@@ -1,4 +1,4 @@
-"""The option `--try` of `dynx run`: try fixes in further runs of the program, and add the trials to its records."""
+"""The option `--try` of `dynx run`: try fixes in further runs of the program (trials), and add the results to the run file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run]:
-    """Return a function that adds the trials to a run, and to its file.
+    """Return a function that tries the fixes, and returns the run with the results; it also updates the run file, if any.
 
     Raises UsageError for a program that cannot run again, such as one on standard input.
     """

@@ -178,7 +178,7 @@ class Number:
         raise NotConstant(
             f"{self!r} is not evaluated while tracing, so it cannot be used as a bool or a plain number\n"
             f"  at {traced_line(self._tx)}\n"
-            f"  assert it with ctx.check(...), where a < b < c are two checks and `and` is &; {decide}"
+            f"  assert it with ctx.check(...): write a < b < c as two checks, and & instead of `and`; {decide}"
         )
 
 
@@ -218,7 +218,7 @@ def plain(operand: Any) -> Any:
 
 
 def conjuncts(condition: Any) -> tuple[Any, ...]:
-    """Return the conditions that `&` combines, as SymBools or bools: torch infers nothing from the conjunction itself."""
+    """Return the parts of a condition that `&` combines, as SymBools or bools: torch infers nothing from a conjunction."""
     return condition._parts if isinstance(condition, Expression) else (plain(condition),)
 
 
@@ -258,7 +258,7 @@ def _wrap(of: Number, result: Any, text: str, strength: int, parts: tuple[Any, .
 
 
 def _are_comparable(left: Any, right: Any) -> bool:
-    """Return whether `==` compares values, not identity; true for a tensor and a dynamic number, so that this raises."""
+    """Return whether `==` compares values, not identity; true for a tensor and a dynamic number, whose comparison raises."""
     without_value = [operand for operand in (left, right) if not _has_value(operand)]
     return not without_value or (any(map(_is_tensor, without_value)) and (_is_dynamic(left) or _is_dynamic(right)))
 
@@ -324,7 +324,7 @@ def _require_known_sign(of: Number, exponent: Any, text: str) -> None:
         raise ComptimeFailed(
             f"the exponent of {text} may be negative, which makes the result a float\n"
             f"  at {traced_line(of._tx)}\n"
-            "  promise its sign first: ctx.check(exponent >= 0)"
+            "  assert its sign first: ctx.check(exponent >= 0)"
         )
 
 

@@ -18,12 +18,12 @@ class SkipsWrappers(Protocol):
     """A compiled graph that can be called without AOTAutograd's runtime wrappers."""
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `wrapped`, or the graph directly once its wrappers are known to have no effect."""
+        """Return a function that calls `wrapped`, the graph with its wrappers, or the graph itself once they have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """Facts that the forward, backward and inference graphs of one compilation share."""
+    """Data about saved tensors and addresses that the forward, backward and inference graphs of one compilation share."""
 
     saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors whose memory is not in a recording
     addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings
@@ -39,12 +39,11 @@ class AddressWatch:
         self._times: Counter[int] = Counter()
 
     def note(self, args: Sequence[Any]) -> GraphPlan:
-        """Count new addresses among the inputs; return a plan in which inputs whose addresses change often are copied.
+        """Count new addresses among the inputs of a call; return a plan that copies inputs whose addresses change often.
 
-        Called before a call is recorded.
-
-        FSDP gathers parameters at a new address in each step, and hooks on saved tensors return copies: if such inputs were not
-        copied, each step would need another recording. Addresses in the memory of other recordings do not count as changes.
+        Runs before the call is recorded. FSDP gathers parameters at a new address in each step, and hooks on saved tensors
+        return copies: if such inputs were not copied, each step would need another recording. Addresses in the memory of other
+        recordings do not count as changes.
         """
         changes: dict[int, AddressChange] = {}
         for index in self._plan.indices("static", "managed"):

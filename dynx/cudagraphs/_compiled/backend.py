@@ -66,7 +66,7 @@ def dynx_cudagraphs(
     """Compile a Dynamo graph for `torch.compile(backend="dynx_cudagraphs")`; `options` are fields of `Config`."""
     if mode is not None:
         raise UsageError(
-            f"backend='dynx_cudagraphs' takes no mode: mode={mode!r} is inductor's\n  leave it out, or pass options={{...}}"
+            f"backend='dynx_cudagraphs' takes no mode: mode={mode!r} is for inductor\n  leave it out, or pass options={{...}}"
         )
     return backend(config_of(options or {}))(gm, example_inputs)
 
@@ -87,8 +87,8 @@ class _Backend:
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             if hooks_are_set():
                 raise UsageError(
-                    "gradients='in_place' computes gradients without saved-tensor hooks\n"
-                    "  leave gradients out, or call the model outside of saved.hooks(...)"
+                    "gradients='in_place' does not call saved-tensor hooks\n"
+                    "  leave out gradients='in_place', or call the model where no saved-tensor hooks are set"
                 )
             inner: Callable[..., Any] = gm
             if self.config.inner == "inductor":
@@ -113,7 +113,7 @@ _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
 def _compile_eagerly(
     capture_for: Callable[[GraphModule, Sequence[Any]], Capture], gm: GraphModule, example_inputs: Sequence[Any]
 ) -> Any:
-    """Wrap a graph, whose operators run without inductor, in the runner that captures it."""
+    """Return the runner that captures a graph, or the graph if it cannot be captured; its operators run without inductor."""
     return capture_for(gm, example_inputs)(Compiler(partial(_operators_of, gm), _operators_of))
 
 
@@ -153,9 +153,10 @@ class _Compilation:
         return partial(self._split, gm, plan, self.runtime)
 
     def _uncaptured(self, why: str) -> Capture:
-        """Warn that a graph runs uncaptured; with `or_error`, replace it by a callable that raises CaptureError.
+        """Warn that a graph runs uncaptured, and return a function that returns the compiled graph itself.
 
-        Dynamo would wrap an error that is raised here, or ignore it if `torch._dynamo.config.suppress_errors` is set.
+        With `or_error`, that function returns a callable that raises CaptureError when the graph is called: Dynamo would wrap
+        an error that is raised now, or ignore it if `torch._dynamo.config.suppress_errors` is set.
         """
         if self.config.or_error:
             return lambda compiler: aot.boxed(lambda args: warn_or_raise(why, self.config))

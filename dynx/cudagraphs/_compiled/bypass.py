@@ -20,7 +20,7 @@ class _InnerCall(NamedTuple):
 
 
 class _UnderWay(threading.local):
-    """The call of the compiled graph inside of the wrapped call in progress; each thread has its own."""
+    """The call of the compiled graph that AOTAutograd's wrappers made in the call in progress; one for each thread."""
 
     inner: _InnerCall | None = None
 
@@ -28,9 +28,9 @@ class _UnderWay(threading.local):
 class Bypass:
     """A runner that is called without AOTAutograd's wrappers, once a call has shown that they change nothing.
 
-    Arguments and results must be the same objects inside and outside of the wrappers, and the graph must mutate nothing.
-    Besides, the wrappers only disable autograd, which is disabled already where they are skipped, and autocast, on which a
-    replay does not depend.
+    The wrappers are skipped if the arguments and results of that call were the same objects inside and outside of them, and
+    the graph mutates nothing. What else they do is not needed: they disable autograd, which is disabled already in the calls
+    that skip them, and autocast, on which a replay does not depend.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -49,7 +49,7 @@ class Bypass:
         return results
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `wrapped`, or the runner directly once its wrappers are known to have no effect."""
+        """Return a function that calls `wrapped`, the runner with AOTAutograd's wrappers, or the runner without them."""
         self._is_proven, replay_last = None, self.runner.replay_last
 
         def call(*args: Any) -> Any:

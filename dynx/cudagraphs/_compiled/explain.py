@@ -37,8 +37,8 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
 
     Returns:
         A `CudagraphReport` with, for each graph: every input with its class and why; what cannot be captured, with its line
-        and what to do about it; the pieces that the graph is split into; how inputs and results are staged and why;
-        recordings, copies and bytes per call, memory.
+        and what to do about it; the pieces that the graph is split into; whether inputs are copied and results cloned,
+        and why; recordings, copies and bytes per call, memory.
 
     Raises:
         UsageError: `fn` is not callable.

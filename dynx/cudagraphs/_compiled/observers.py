@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CompiledGraph:
-    """A graph that the backend compiled, with the runners that capture and replay it; none if it runs uncaptured."""
+    """A graph that the backend compiled, with its runners: one for each captured piece, or none if it is not captured."""
 
     plan: GraphPlan
     runners: Sequence[Runner] = ()
 
     def use(self) -> GraphUse:
-        """Return how often the graph was captured and replayed so far, how much replays copy, and the memory that is held."""
+        """Return how often the graph was captured and replayed so far, how much replays copy, and how much memory it holds."""
         recordings = [recording for runner in self.runners for recording in runner.recordings]
         notes = [note for runner in self.runners for note in runner.notes]
         reasons = [recording.why_not_patched for recording in recordings if recording.why_not_patched]

@@ -26,14 +26,15 @@ from dynx.records.cudagraphs import GraphPlan
 class Runner:
     """A compiled graph that runs uncaptured in its first call, and is then captured and replayed.
 
-    Each set of scalars, generators, addresses of static and managed inputs, and unknown layouts gets a recording of its own.
+    Each combination of scalars, generators, addresses of static and managed inputs (parameters and buffers; tensors in the
+    memory of another recording), and layouts that do not follow from the scalars gets a recording of its own.
 
     Args:
-        call: The compiled graph, on a list of arguments that it empties.
+        call: The compiled graph; it takes a list of arguments, and empties it.
         plan: How the graph is captured.
         config: Options.
         runtime: Where the graph is captured.
-        facts: Facts that the graphs of the compilation share.
+        facts: Data that the graphs of the compilation share.
         has_own_pools: Whether each recording gets its own memory pool, since its results are read after other replays.
     """
 
@@ -80,7 +81,7 @@ class Runner:
             return outputs
 
     def replay_last(self, args: list[Any]) -> list[Any] | None:
-        """Replay the recording of the last call; return None if it does not fit these arguments."""
+        """Replay the recording that the previous call used, and return the results; None if it does not fit these arguments."""
         if self._is_capturing() or (trying_threads and get_ident() in trying_threads):
             return None
         with self._lock:
@@ -143,7 +144,7 @@ class Runner:
         return recording
 
     def _plan_for(self, args: list[Any]) -> GraphPlan:
-        """Return the plan, with layout checks for saved tensors whose memory is not in a recording.
+        """Return the plan for a call: the runner's, with layout checks for saved tensors whose memory is not in a recording.
 
         Hooks on saved tensors may have replaced them by tensors with another layout.
         """
@@ -163,7 +164,7 @@ class Runner:
         self._use(plan)
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
-        """Call the graph, and replace results that are untouched inputs by None: each replay returns its own inputs."""
+        """Call the graph; return None for results that are untouched inputs, since each replay returns those of its call."""
         outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None

@@ -49,7 +49,7 @@ def split_runner(
     facts: SharedFacts,
     compile_piece: Callable[[GraphModule], Call],
 ) -> SplitRunner:
-    """Build the SplitRunner of a graph that its plan splits into pieces; only pieces that are captured are compiled."""
+    """Return the SplitRunner of a graph that `plan` splits into pieces; only the pieces that are captured are compiled."""
     nodes = {node.name: node for node in gm.graph.nodes}
     parts = [[nodes[name] for name in piece.nodes] for piece in plan.pieces]
     pieces = split(gm, parts, plan.user_outputs, plan.regenerated)
@@ -98,7 +98,7 @@ def _why_uncaptured(part: Sequence[Node], piece: Piece, unsafe: dict[Node, Skip]
 
 
 def _plan_of(piece: Piece, whole: GraphPlan, inputs: dict[Node, GraphInput], captured: Collection[Node]) -> GraphPlan:
-    """Return the plan of a piece, made from the plan of the whole graph; `inputs` describes the inputs of the whole graph."""
+    """Return the plan of a piece, from the plan and the inputs of the whole graph and the nodes that captured pieces return."""
     mutated = mutated_inputs(piece.gm)
     specs = []
     for index, node in enumerate(piece.inputs):

@@ -88,9 +88,9 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def matcher(arguments: Arguments) -> Match:
-    """Return a function of the arguments of a call: it returns their tensors if the arguments have the same key as `arguments`.
+    """Return a function that takes `args` and `kwargs` of a call: it returns their tensors if they have the key of `arguments`.
 
-    It returns None for arguments with another structure, other layouts of tensors or other constants.
+    It returns None if containers, layouts of tensors or other values differ.
     """
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key

@@ -20,12 +20,12 @@ class AutogradTape:
     """One forward run of a function and its autograd graph, through which the backward pass may run several times.
 
     Args:
-        call: The function, on a list of tensors.
-        needs_gradient: Whether each of the tensors requires grad.
+        call: The function; it takes a list of tensors.
+        needs_gradient: For each of these tensors, whether it requires grad.
         leaves: Context manager that replaces parameters by new leaf tensors over the same memory; yields a mapping from each
             parameter to its leaf.
         parameters: The parameters that need gradients.
-        runs_again: Whether the backward pass runs several times.
+        runs_again: Whether the backward pass will run several times.
 
     Attributes:
         results: The results that require grad, by index.
@@ -84,9 +84,9 @@ class AutogradTape:
         return [*(output.detach() if isinstance(output, torch.Tensor) else output for output in outputs), *saved]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Compute the gradients of the inputs that require grad and of the parameters.
+        """Return the gradients of the inputs that require grad, then those of the parameters; None for an unused tensor.
 
-        May be called again until `release`, unless `runs_once`.
+        May be called several times before `release`, but only once if `runs_once`.
         """
         sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # the function may use parameters and leaves
         all_gradients = self._gradients([self._edges.get(id(source)) for source in sources], gradients)
@@ -99,9 +99,10 @@ class AutogradTape:
         return result
 
     def _gradients(self, edges: Sequence[GradientEdge | None], gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Return the gradient for each edge; None for a leaf that is not in the graph.
+        """Return the gradient for each edge, given the gradients of the results; None where there is no edge.
 
-        Edges are used instead of tensors, since a later recording may have given the parameters new AccumulateGrad nodes.
+        An edge leads to the AccumulateGrad node that the forward pass used; a tensor would lead to its present node, which
+        another recording may have replaced.
         """
         used = [edge for edge in edges if edge is not None]
         results = list(self.results.values())
@@ -114,8 +115,8 @@ class AutogradTape:
     def release(self) -> None:
         """Drop the autograd graph, but keep the attributes that custom autograd functions assigned to `ctx`.
 
-        If the function used a parameter itself, not its new leaf, the AccumulateGrad node belongs to the stream of the
-        capture, and later backward passes would wait for that stream.
+        The graph would keep AccumulateGrad nodes of parameters alive that belong to the stream of the capture (if the function
+        used a parameter itself, not its new leaf), and later backward passes would wait for that stream.
         """
         self._held, self._edges = [_attributes(node) for node in nodes_of(self.results.values())], {}
         self.results = {index: result.detach() for index, result in self.results.items()}
@@ -133,7 +134,7 @@ def refuse_reentrant(results: Sequence[Any]) -> None:
     tensors = [result for result in results if isinstance(result, torch.Tensor)]
     if any(node.name() == "CheckpointFunctionBackward" for node in nodes_of(tensors)):
         raise UsageError(
-            "torch.utils.checkpoint with use_reentrant=True runs only in backward(), and cannot be captured separately\n"
+            "torch.utils.checkpoint with use_reentrant=True works only in backward(), so it cannot be captured\n"
             "  pass use_reentrant=False"
         )
 

@@ -23,11 +23,12 @@ Sizes = Mapping[int, int]  # one size by dimension
 
 
 class Bucketed:
-    """A recorded function whose arguments are padded with zeros to the next bucket size, and its results narrowed back.
+    """A recorded function whose arguments are padded with zeros to the next bucket size, and whose results are narrowed back.
 
-    The size of a dimension is that of the first tensor that has the dimension. Other arguments of this size are padded too,
-    and results of the padded size are narrowed. A call runs uncaptured if a size is above the largest bucket, or if it needs
-    padding and the function mutates arguments, which the first such call shows.
+    The size of a dimension is that of the first tensor argument that has the dimension. Other arguments of this size are
+    padded too, and results of the padded size are narrowed. A call runs uncaptured if a size is above the largest
+    bucket, or if it needs padding and the function mutates arguments. Without examples, the first call that needs padding also
+    runs uncaptured, to show whether the function mutates arguments.
     """
 
     def __init__(self, recorded: RecordedFunction, buckets: Buckets) -> None:
@@ -102,7 +103,7 @@ def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
 
 
 def _resized(values: Any, sizes: Sizes, target: Sizes) -> Any:
-    """Pad or narrow tensors to the sizes in `target`, along each dimension in which they have the size in `sizes`."""
+    """Return values with tensors padded or narrowed: dimensions of a size in `sizes` get the size in `target`."""
     return values if sizes == target else tree_map(partial(_resize, sizes=sizes, target=target), values)
 
 
@@ -116,7 +117,7 @@ def _resize(value: Any, sizes: Sizes, target: Sizes) -> Any:
 
 
 def _contiguous(value: Any) -> Any:
-    """Make a tensor contiguous, as padded tensors are; return other values as they are."""
+    """Return a tensor made contiguous, as padded tensors are, and any other value unchanged."""
     return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 

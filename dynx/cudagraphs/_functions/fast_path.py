@@ -41,9 +41,11 @@ def fast_path(
     with a warning.
 
     With `config.buckets` tensors are padded with zeros to the next bucket size, and results are narrowed: few recordings, which
-    share their memory, serve all sizes up to the largest bucket. With `examples`, all of them are recorded at once. With
-    `config.params="patch"` each call sets the graph's pointers to the current parameters, so that parameters can be replaced
-    by others of the same layout without another recording.
+    share their memory, serve all sizes up to the largest bucket. If there are `examples`, all bucket sizes are recorded before
+    `fast_path` returns.
+
+    With `config.params="patch"` each call sets the graph's pointers to the current parameters, so that these can be replaced by
+    others of the same layout without another recording.
 
     Args:
         fn: Function or module; runs without gradients.

@@ -40,7 +40,7 @@ def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
 
 
 def _is_compared(tensor: torch.Tensor) -> bool:
-    """Return whether the values of a tensor are compared, not only its version: custom kernels may not increment that."""
+    """Return whether to compare a tensor's values, not only its version counter, which custom kernels may not increment."""
     if tensor.layout != torch.strided or tensor.is_meta:
         return False
     return tensor.is_inference() or not isinstance(tensor, Parameter)
@@ -59,7 +59,7 @@ def _contents(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Split a tensor along its longest dimensions into parts of at most `_COPIED` bytes."""
+    """Yield parts of a tensor, of at most 64 MiB (`_COPIED`), that it is split into along its longest dimensions."""
     if tensor.nbytes <= _COPIED:
         yield tensor
         return
@@ -91,8 +91,8 @@ def why_not_replayable(
         key: Key of the arguments before the call.
         before: The arguments, flattened before the call.
         after: The same arguments, flattened after the call.
-        names: Names of the leaves for messages.
-        results: Leaves of the results.
+        names: Names of the pytree leaves of the arguments, for messages.
+        results: Pytree leaves of the results.
         is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
         names_in_code: Names of attributes in the code of the function.
     """
@@ -137,7 +137,7 @@ def _may_change(leaf: Any) -> bool:
 def liveness_of(values: Any) -> Callable[[], bool]:
     """Return a predicate that is true while the tensors, modules and functions in `values` are alive.
 
-    It keeps other objects in `values` alive, except dicts and sets.
+    The predicate keeps all other objects in `values` alive, except dicts and sets.
     """
     leaves = list(_leaves(values, set()))
     weak = [weakref.ref(leaf) for leaf in leaves if issubclass(type(leaf), _LARGE)]
@@ -167,13 +167,13 @@ def storages_of(tensors: Iterable[torch.Tensor]) -> list[int]:
 
 
 class Mutations(NamedTuple):
-    """The memory that a function mutates; calls whose arguments share it run uncaptured."""
+    """The memory that a function mutates; calls whose arguments share it (see `share_memory`) run uncaptured."""
 
     storages: frozenset[int]  # addresses of storages; no argument may use them
     has_arguments: bool  # whether arguments are mutated: then no two arguments may share memory
 
 
 def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
-    """Return whether argument tensors share memory that the function mutates, with each other or with other tensors."""
+    """Return whether tensor arguments share memory that the function mutates, with each other or with tensors it refers to."""
     storages = storages_of(tensors)
     return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

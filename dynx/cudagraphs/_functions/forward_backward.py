@@ -45,8 +45,8 @@ class GradientPolicy:
 class ForwardBackward:
     """A pair of recordings: of a forward pass, and of its backward pass, which is replayed when autograd reaches it.
 
-    Tensors that the forward pass saves are in the recording's memory. The pair is pending until the backward pass has read
-    them, or autograd has freed its graph.
+    Tensors that the forward pass saves are in the recording's memory. After a forward pass the pair is pending, which means
+    that it is not replayed for other calls, until the backward pass has read these tensors or autograd has freed its graph.
     """
 
     may_return_arguments = False
@@ -126,7 +126,8 @@ class ForwardBackward:
     def replay_backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Replay the backward pass; return the gradients of arguments that require grad, and of the parameters.
 
-        With gradients in place, one None, for the anchor tensor, replaces the gradients of the parameters.
+        If the graph writes `.grad` itself (`in_place`), one None replaces the gradients of the parameters: autograd sees one
+        input that stands for all parameters.
         """
         assert self._backward is not None
         inputs = [_with_layout_of(gradient, result) for gradient, (_, result) in zip(gradients, self._results, strict=True)]
@@ -149,7 +150,7 @@ class ForwardBackward:
         return [*self._accumulate(self._backward, inputs), None]
 
     def _replay_for_arguments(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the backward pass for arguments only, and restore the parameter gradients that the graph overwrites."""
+        """Return the gradients of the arguments from a replay, and restore the `.grad` of parameters that it overwrites."""
         written = [gradient for gradient in backward.kept_outputs if gradient is not None]
         before = [gradient.clone() for gradient in written]
         outputs = backward.run(inputs)
@@ -158,7 +159,7 @@ class ForwardBackward:
         return outputs
 
     def _accumulate(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the backward pass, and write the gradients of parameters to `.grad` or add them to it."""
+        """Replay the backward pass, and set or add to `.grad` of the parameters; return the gradients of the arguments."""
         pairs = [
             (param, written)
             for param, written in zip(self._parameters, backward.kept_outputs, strict=True)

@@ -80,7 +80,7 @@ class GradsInPlace:
         return gradients
 
     def _with_buffers(self, results: Any) -> Any:
-        """Replace results that are buffers by the buffers of this call, since the model may assign them to its attributes."""
+        """Return the results with the buffers of this call instead of those of the capture: the model may assign them."""
         return type(results)(
             self.static_args[self._returned_buffers[index]] if index in self._returned_buffers else result
             for index, result in enumerate(results)

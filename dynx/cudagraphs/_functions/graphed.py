@@ -201,7 +201,7 @@ def _trained_params(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tenso
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with inductor so that the backward graph keeps the saved tensors, since it may run several times."""
+    """Return the function compiled with inductor; its backward graph keeps saved tensors, since it may run several times."""
     run = torch.compile(forward)
 
     @functools.wraps(forward)
@@ -221,7 +221,10 @@ def record_with_gradients(
     tensors: Sequence[torch.Tensor],
     /,
 ) -> Replayable:
-    """Record forward and backward pass if grad mode is enabled and a parameter or argument requires grad, else only forward."""
+    """Return a pair of a forward and a backward recording if gradients may be needed, else a recording of the forward pass.
+
+    Gradients may be needed if grad mode is enabled and a parameter or argument requires grad.
+    """
     policy = gradients()
     if torch.is_grad_enabled() and (policy.parameters or any(tensor.requires_grad for tensor in tensors)):
         return ForwardBackward(call, plan, config, runtime, tensors, policy)
@@ -231,7 +234,7 @@ def record_with_gradients(
 def _forward_backward(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: list[torch.Tensor]
 ) -> None:
-    """Run a function forward and backward, without accumulating into `.grad`."""
+    """Run a function forward and backward, without changing `.grad`."""
     inputs = differentiable((args, dict(kwargs)))
     results = differentiable(function(*args, **kwargs))
     refuse_reentrant(results)

@@ -31,7 +31,7 @@ def check_arguments(
 ) -> None:
     """Raise UsageError if an argument is a parameter that is trained, or was computed from tensors that need gradients.
 
-    A replay reads a copy of it: its gradient would reach neither the parameter nor those tensors.
+    A replay reads a copy of the argument, so that no gradient would reach the parameter, or those tensors.
     """
     leaves = tree_leaves((args, dict(kwargs)))
     if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
@@ -58,7 +58,7 @@ def leaves_besides(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> list[L
 def refuse_those_alive(leaves: Sequence[Leaf]) -> None:
     """Raise UsageError if a leaf is alive after its graph was freed, and restore its previous `.grad` tensor.
 
-    A replay would add to the `.grad` tensor of the capture.
+    Each replay would add to the `.grad` tensor that the capture created, not to the tensor's present `.grad`.
     """
     alive = [(tensor, leaf) for leaf in leaves if (tensor := leaf.tensor()) is not None]
     for tensor, leaf in alive:

@@ -16,7 +16,7 @@ class PairVerification:
     """A comparison of the first replays of a pair of recordings with uncaptured runs.
 
     Args:
-        new_tape: Returns a tape that runs the function uncaptured.
+        new_tape: Returns an AutogradTape that runs the function uncaptured.
         memory: Returns tensors that kernels other than operators of torch may write to.
         what: What is replayed, for messages.
         times: Number of forward passes that are compared, each together with the backward pass that follows it.
@@ -28,7 +28,7 @@ class PairVerification:
         self._tape: AutogradTape | None = None  # of the forward pass that was compared last, for its backward pass
 
     def forward(self, run: Run, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the forward pass, and compare its results."""
+        """Replay the forward pass, compare its results with those of an uncaptured run, and return them."""
         self._tape = None
         if self._left == 0:
             return run(tensors)
@@ -49,7 +49,7 @@ class PairVerification:
     def backward(
         self, run: Run, gradients: Sequence[torch.Tensor], arguments: int, parameters: Sequence[torch.Tensor] | None
     ) -> list[Any]:
-        """Replay the backward pass, and compare the gradients.
+        """Replay the backward pass, compare the gradients with those of an uncaptured run, and return what the replay returned.
 
         Args:
             run: Replays the backward pass.

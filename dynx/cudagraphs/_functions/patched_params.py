@@ -19,7 +19,7 @@ from dynx.cudagraphs._state.params import replaced_in, tensors_of
 
 
 class PatchedParams:
-    """A recorded function that gets the parameters and buffers of the user's function as its first arguments.
+    """A recorded function whose first arguments are the parameters and buffers that the user's function uses.
 
     Args:
         function: The function to record.
@@ -27,7 +27,7 @@ class PatchedParams:
         name: Name of the function in messages.
         config: Options.
         runtime: Where graphs are captured.
-        fallback: Makes a recorded function with parameters at fixed addresses, used if pointers cannot be patched.
+        fallback: Returns a recorded function that reads parameters at fixed addresses; used if pointers cannot be patched.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class PatchedParams:
         self._why_not_patched = self._why_not_patched or recording.why_not_patched
 
     def _fall_back(self) -> RecordedFunction:
-        """Switch to recordings with parameters at fixed addresses, with a warning."""
+        """Warn, switch to recordings that read parameters at fixed addresses, and return the function that makes them."""
         warn_or_raise(f"{self._name} records parameters at fixed addresses, not patched: {self._why_not_patched}", self._config)
         self._recorded.close()
         self._why_not_patched, self._fallback = "", self._make_fallback()

@@ -30,7 +30,7 @@ class RawGraph:
     def instantiate(self) -> None:
         """Instantiate the graph again after changes, like `torch.cuda.CUDAGraph.instantiate`; synchronizes with the device.
 
-        Pointers of memcpy nodes for inputs and results, and patched pointers, are still set before each replay.
+        Replays still set the pointers to inputs and results, in memcpy nodes or kernels, as they did before.
         """
         self._captured.instantiate()
 
@@ -47,7 +47,7 @@ def raw_graphs(fn: Callable[..., Any], /) -> tuple[RawGraph, ...]:
         The graphs in the order in which they were captured.
 
     Raises:
-        UsageError: `fn` is any other callable.
+        UsageError: `fn` is not such a callable.
 
     Example:
         >>> import torch

@@ -59,10 +59,10 @@ _NEVER_REPEATED = 8  # unrecorded states, or keys of deleted objects, after whic
 
 
 class RecordedCallable(Protocol):
-    """The callable that `fast_path`, `graphed` and `train_step` return: replays recordings of the function that it replaces."""
+    """The callable that `fast_path`, `graphed` and `train_step` return, which replays recordings of the user's function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Replay a recording for these arguments, record one, or run the function uncaptured."""
+        """Replay a recording for these arguments, capture one, or run the function uncaptured; return the function's result."""
 
     @property
     def recordings(self) -> list[Replayable]:
@@ -88,13 +88,13 @@ class RecordingPolicy:
         make: Captures a call, and returns the recording.
         mutable: Returns tensors besides the arguments that the function may mutate.
         kept_outputs: Returns tensors besides the results that a recording writes and keeps, such as gradients.
-        memory: Returns tensors besides the arguments that a call may write to, which verification restores; None for those of
-            `mutable`.
+        memory: Returns tensors besides the arguments that a call may write to, and that `Config(verify=n)` restores after
+            uncaptured runs; None if they are those of `mutable`.
         is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
-        original: What `copy.deepcopy` and pickle copy instead of the recordings; None copies the function.
-        advice: Advice for messages about something that the function assigns and a replay would not.
+        original: What `copy.deepcopy` and pickle copy instead of the recorded function; None copies the captured function.
+        advice: Advice in the message that names what the function assigns and a replay would not.
         on_replay: Called with the recording after each replay.
-        on_switch: Called with a recording that is replayed after another one.
+        on_switch: Called with a recording when it becomes the one that the next call tries first.
         patches_params: Whether the function gets parameters as arguments, whose pointers are set before each replay.
     """
 
@@ -154,7 +154,7 @@ class RecordedFunction:
             return self._find_or_record(args, kwargs)
 
     def _run_transformed(self, *args: Any, **kwargs: Any) -> Any:
-        """Run uncaptured inside of a transform: a replay would neither read its batches nor compute its tangents."""
+        """Run uncaptured inside of a transform of torch.func, whose batches and tangents a replay would ignore."""
         if self.is_training_step and functions_are_transformed():
             raise UsageError(
                 f"{self.name} was called inside of a transform of torch.func, but transforms do not support backward()\n"
@@ -177,7 +177,8 @@ class RecordedFunction:
     def _find_or_record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Replay a recording other than the latest if it fits, capture a new one, or run the function uncaptured.
 
-        The first call with its arguments and state runs uncaptured, and so do all calls if capturing is impossible.
+        The first call with certain layouts of arguments and state runs uncaptured, as do all calls of a function that cannot
+        be captured. Returns the result of the function.
         """
         if functions_are_transformed():
             return self._run_transformed(*args, **kwargs)
@@ -252,7 +253,10 @@ class RecordedFunction:
                     break
 
     def _move(self, key: Key) -> Key:
-        """Move the first call and recordings of a key to the key of the state since the last capture; return that key."""
+        """Move the first call and the recordings from `key` to the key of the present state; return this new key.
+
+        The two keys differ if the state checks more values since the capture.
+        """
         new = key[0], self._state.key()
         if key in self._first_calls:
             is_key_valid = liveness_of([self._state.held()])
@@ -262,7 +266,7 @@ class RecordedFunction:
         return new
 
     def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable | None:
-        """Return a recording that no backward pass needs, captured now if there is none; None if that is impossible."""
+        """Return a recording whose memory no backward pass needs, captured now if there is none; None if that is impossible."""
         first = self._first_calls[key]
         try:
             recording = self._cache.find(key, lambda recording: not recording.is_pending)
@@ -287,7 +291,7 @@ class RecordedFunction:
         return self._runtime.warm_up(lambda: self._function(*args, **kwargs))
 
     def _run_first(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the first call uncaptured, and store facts that a recording needs, such as which tensors it mutates."""
+        """Run the first call uncaptured, return its result, and store what a recording needs, such as mutated tensors."""
         assert self._runtime is not None
         names = argument_names(self._function, args, kwargs)
         for name, leaf in zip(names, arguments.leaves, strict=True):
@@ -380,7 +384,7 @@ class RecordedFunction:
         return recording
 
     def _verify(self, recording: Replayable, call: Call) -> None:
-        """Compare the next replays of a recording with uncaptured runs, unless these would change what cannot be restored."""
+        """Compare the next replays of a recording with uncaptured runs, unless these change what cannot be restored."""
         if what := advanced_by(self._function, is_checked=self._is_checked):
             why = f"it uses a {what}, which an uncaptured run would advance and nothing restores"
             notify(f"{self.name} is not verified: {why}\n  pass what it takes as an argument: a replay takes none")
@@ -388,14 +392,17 @@ class RecordedFunction:
         recording.verify(call, self._policy.memory or self._policy.mutable, self.name, self._config.verify)
 
     def _warn_about_changed_state(self, what: str) -> None:
-        """Warn that the function itself changes the state that is checked, except the first time, when it may fill a cache."""
+        """Warn that the function itself changes the checked state, unless this is the first time, when it may fill a cache."""
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
             text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
             warn_or_raise(f"{text}\n  {self._policy.advice}", self._config)
 
     def _warn_about_new_objects(self) -> None:
-        """Warn if objects in a key were deleted before its capture too often, as when each call gets a new function."""
+        """Count a key whose objects were deleted before it was recorded; warn if that happens often.
+
+        It happens if each call gets a new function as an argument, for example.
+        """
         self._times_objects_died += 1
         if self._times_objects_died >= _NEVER_REPEATED and not self.recordings:
             why = "an object among its arguments, or one that it reads, is deleted after each call"
@@ -454,7 +461,8 @@ def refuse_training_steps(function: Callable[..., Any]) -> None:
     """Raise UsageError if a function is or uses a callable that `train_step` returned."""
     if any(type(value) is RecordedFunction and value.is_training_step for value in Search(function).objects):
         raise UsageError(
-            f"{name_of(function)} is or calls a training step, with its own recording\n  call the training step itself"
+            f"{name_of(function)} is or calls a training step, which has a recording of its own\n"
+            "  call the training step itself"
         )
 
 

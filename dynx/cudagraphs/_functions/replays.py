@@ -1,4 +1,4 @@
-"""How a recording is replayed: the checks that a call has to pass, facts from the first call, how results are built."""
+"""How a recording is replayed: the checks that a call has to pass, what its first call showed, how results are built."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynx.cudagraphs._recording.replayable import Replayable
 
 
 class Latest(NamedTuple):
-    """How to replay a recording: the checks that a call has to pass, the replay, and how to build the result."""
+    """What a call needs to replay a recording: checks that it has to pass, the replay, and how to build the result."""
 
     match: Match
     is_unchanged: Callable[[], bool]
@@ -24,7 +24,7 @@ class Latest(NamedTuple):
 
 
 class FirstCall(NamedTuple):
-    """Facts about a function from its first, uncaptured call with some arguments and state."""
+    """What the first, uncaptured call of a function with certain layouts of arguments and state has shown."""
 
     mutated: frozenset[int]  # indices of tensor arguments that the function mutates
     spec: TreeSpec  # of the results
@@ -60,9 +60,10 @@ def results_of(
 
 
 def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
-    """Return `first`, with the memory of the recording's results added to what the function mutates, if it mutates arguments.
+    """Return `first`; if the function mutates arguments, its `mutations` then include the memory of the recording's results.
 
-    Results that are not cloned may be arguments of a later call: a replay would copy mutated arguments back over its results.
+    A result that is not cloned may be an argument of the next call: its replay would write the results to this memory, and
+    then copy the mutated argument back over them.
     """
     if first.mutations is None or not first.mutations.has_arguments:
         return first
@@ -73,7 +74,7 @@ def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
 def without_shared_memory(match: Match, mutations: Mutations) -> Match:
     """Return a match function that also rejects arguments which share memory that the function mutates.
 
-    A recording has separate memory for each argument.
+    A recording copies each argument to memory of its own, so that a mutation of one would not change the other.
     """
 
     def match_separate(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:

@@ -54,12 +54,13 @@ def train_step(
     """Return a callable that records and replays a training step: reset gradients, loss, backward, clipping, optimizer.
 
     The first call with a layout of arguments runs uncaptured, the second is captured and replayed, later calls are replayed.
-    Each of them is a step of the training: none is only a warm-up.
+    Each of these calls is a step of the training: none is only a warm-up.
 
     Each call checks the modules that the loss uses, as `fast_path` does, the addresses of the parameters and which of them need
     gradients, and the groups, options and state of the optimizer. A tensor that the loss assigns to an attribute is in the
-    recording's memory, which replays overwrite: return what you read later from the loss. A loss that changes a number in each
-    call runs uncaptured, with a warning. Pass a learning rate that changes as a tensor: each new number needs a recording.
+    recording's memory, which replays overwrite: to read it after the step, return it from the loss. A loss that changes a
+    number in each call runs uncaptured, with a warning. Pass a learning rate that changes as a tensor: each new number needs
+    another recording.
 
     Args:
         fn: Returns the loss (a tensor of one element), or a tuple that begins with it. Called with the arguments of the step.
@@ -68,8 +69,8 @@ def train_step(
         optimizer: Its `step` is captured. Without one, a call leaves the gradients in `.grad`, in the recording's memory.
         scaler: A `torch.amp.GradScaler`; needs an optimizer with `fused=True`.
         clip_grad_norm: Norm that gradients are clipped to.
-        accumulate: Calls over which gradients accumulate; the last of them steps the optimizer. Divide the loss yourself.
-            Parameters that no call uses get zeros as gradients, not None.
+        accumulate: Number of calls over which gradients accumulate; the last call steps the optimizer. The loss is not divided
+            by this number. Parameters that no call uses get zeros as gradients, not None.
         unsafe_skip_checks: Check only the arguments in each call. The caller promises that everything else stays unchanged,
             and that nobody assigns `.grad`.
         config: Options; see `Config`.
@@ -130,7 +131,7 @@ def _enabled_scaler(scaler: torch.amp.GradScaler | None, optimizer: Any) -> torc
 
 
 def _check_tensors(examples: Sequence[Any], trained: Sequence[tuple[str, torch.Tensor]], runtime: Runtime | None) -> None:
-    """Raise UsageError if an example or a parameter is on another device, or a parameter cannot be trained in a recording."""
+    """Raise UsageError if an example or a parameter is on another device, or a replay could not train a parameter."""
     check_examples(examples, None if runtime is None else runtime.device)
     if runtime is not None:
         check_parameters(trained, runtime.device)
@@ -138,21 +139,21 @@ def _check_tensors(examples: Sequence[Any], trained: Sequence[tuple[str, torch.T
 
 
 def _record_phases(record: Callable[[_Phase], RecordedFunction], accumulate: int) -> list[RecordedFunction]:
-    """Return a recorded function for each call over which gradients accumulate; calls in the same phase share one."""
+    """Return a recorded function for each call over which gradients accumulate; all but the first and last share one."""
     phases = [_Phase(number == 0, number == accumulate - 1) for number in range(accumulate)]
     recorded = {phase: record(phase) for phase in dict.fromkeys(phases)}
     return [recorded[phase] for phase in phases]
 
 
 class _Phase(NamedTuple):
-    """Whether a call begins, and whether it ends, a training step that accumulates gradients over several calls."""
+    """Whether a call is the first, and whether it is the last, of the calls over which a step accumulates gradients."""
 
     begins: bool
     ends: bool
 
 
 class _Accumulating:
-    """A training step that accumulates gradients over several calls: each call runs the next part of the step."""
+    """A training step that accumulates gradients over several calls, of which each runs the next part of the step."""
 
     def __init__(self, parts: Sequence[RecordedFunction], step: _Step, *, is_checked: bool) -> None:
         self._parts, self._step, self._is_checked = parts, step, is_checked

@@ -16,8 +16,8 @@ from dynx._fx.effects import effects_of
 def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
     """Partition nodes into parts that run one after another, each with only capturable or only uncapturable nodes.
 
-    Each part takes all nodes whose predecessors have run, which gives the fewest parts. Nodes of a part keep their order, as
-    do nodes that draw random numbers, and nodes that write to memory relative to all nodes that use it.
+    Each part takes all nodes of its kind whose predecessors have run, which gives the fewest parts. Nodes of a part
+    keep their order. So do all nodes that draw random numbers, and all nodes that use the same memory if one writes to it.
     """
     nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     before, uncaptured = _predecessors(gm, nodes), set(unsafe)

@@ -48,13 +48,13 @@ def plan_of(
 
     Args:
         gm: The graph.
-        part: Which graph of AOTAutograd it is.
+        part: Which graph of AOTAutograd it is: "forward", "backward" or "inference".
         device: The device on which it is captured.
         sources: The Dynamo source of each input, such as "L['x']", if known.
-        saved_elsewhere: Names of tensors that the forward graph saved outside of recordings.
+        saved_elsewhere: Names of tensors that the forward graph saved, but not in the memory of a recording.
 
     Returns:
-        The plan, and the nodes that cannot be captured.
+        The plan, and the nodes that cannot be captured, each with the reason.
     """
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0
@@ -114,7 +114,10 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
 
 
 def _is_untouched(node: Node, internal: Sequence[Any]) -> bool:
-    """Return whether no operator uses an input; it may be returned to the user, but not in `internal`, the other outputs."""
+    """Return whether no operator uses an input, and the graph returns it, if at all, to the user: not in `internal`.
+
+    `internal` are the outputs that AOTAutograd keeps, such as tensors saved for the backward pass.
+    """
     return all(user.op == "output" for user in node.users) and not any(output is node for output in internal)
 
 

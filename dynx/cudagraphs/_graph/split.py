@@ -28,6 +28,7 @@ def split(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, r
     """Build a GraphModule from each list of nodes in `parts`, with its inputs and results.
 
     Outputs of the whole graph after the first `user_outputs` are not returned to the user, but saved for backward.
+    `regenerated` are the indices of outputs of which AOTAutograd reads only the layout.
     """
     outputs = list(gm.graph.output_node().args[0])
     read = {node for index, node in enumerate(outputs) if isinstance(node, Node) and index not in regenerated}

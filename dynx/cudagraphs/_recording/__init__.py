@@ -1,1 +1,1 @@
-"""Recordings: a captured graph (`recording`), how inputs reach it (`inputs`), what it returns (`outputs`), and the `cache`."""
+"""Recordings, each a captured graph with its memory: `recording`, its `inputs` and `outputs`, and the `cache`."""

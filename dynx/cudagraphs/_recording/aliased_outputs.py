@@ -30,7 +30,7 @@ class ViewLayout(NamedTuple):
 
 
 class OutputAlias(NamedTuple):
-    """A result of a graph that is one of its arguments or a view of it; both are given by index."""
+    """A result of a graph that is one of its arguments, or a view of one: the index of the result and of the argument."""
 
     result: int
     argument: int
@@ -38,7 +38,7 @@ class OutputAlias(NamedTuple):
 
 
 def find_aliases(results: Sequence[Any], arguments: Sequence[Any]) -> list[OutputAlias]:
-    """Find the results that are arguments, or views of them."""
+    """Return the results that are arguments, or views of arguments."""
     aliases: list[OutputAlias] = []
     argument_at: dict[int, int] = {}  # by the address of the storage
     for index, argument in enumerate(arguments):

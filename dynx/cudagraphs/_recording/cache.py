@@ -31,14 +31,14 @@ def close_all() -> None:
 
 
 class RecordingCache(Generic[R]):
-    """The recordings of one graph or function, by a key of the scalars, addresses, layouts and state they were made for.
+    """The recordings of one graph or function, by a key of the scalars, addresses, layouts and state of their capture.
 
     Args:
         config: `max_recordings` and `on_limit` bound the cache.
         what: Name of the recorded graph or function, for messages.
         names: Names of the parts of a key, for messages.
-        lock: Held by calls, so that recordings are not closed during a call.
-        on_close: Method that is called when the recordings are closed; held weakly.
+        lock: Held during each call, so that recordings are not closed meanwhile.
+        on_close: Method that `close` calls; referenced weakly.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class RecordingCache(Generic[R]):
         return recording
 
     def move(self, old: Key, new: Key) -> None:
-        """Store the recordings of a key under another key."""
+        """Store the recordings of the key `old` under the key `new`."""
         if old != new:
             self._by_key.setdefault(new, []).extend(self._by_key.pop(old, ()))
 
     def close_free(self) -> None:
-        """Release the memory of recordings whose saved tensors no backward pass still needs."""
+        """Release the memory of recordings, except of those whose saved tensors a backward pass still needs."""
         for recording in self:
             if not recording.is_pending:
                 recording.close()
@@ -114,7 +114,7 @@ class RecordingCache(Generic[R]):
         return False
 
     def _what_changes(self, key: Key) -> str:
-        """Return a text that names the parts of the key that differ between the recordings and a call that fits none."""
+        """Return a text for messages that names the parts in which the recordings' keys and `key` differ."""
         columns = zip(self._names, zip(*self._by_key, key, strict=True), strict=True)
         changing = [name for name, values in columns if len(set(values)) > 1]
         return f"they differ in {', '.join(changing)}" if changing else "backward passes still need tensors of all of them"

@@ -14,7 +14,7 @@ from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in, bytes_of
 
 
 class Effects(NamedTuple):
-    """What a run returned or raised, and the memory that it wrote to and RNG states, after it and before it."""
+    """What a run returned or raised, and the RNG states and the contents of memory that it wrote to, after and before it."""
 
     results: list[Any]
     written: Bytes
@@ -37,7 +37,7 @@ def differences(expected: Effects, found: Effects, other: Effects | None = None)
 
     Args:
         expected: The effects of an uncaptured run.
-        found: The effects that are compared with it.
+        found: The effects of a replay, or of another uncaptured run.
         other: The effects of an uncaptured run with other bytes in uninitialized memory. Values that differ between `other`
             and `expected` depend on uninitialized memory, and are not compared.
     """
@@ -65,7 +65,7 @@ def differences(expected: Effects, found: Effects, other: Effects | None = None)
 
 
 def text_of(error: Exception | None) -> str:
-    """Return the type of an exception and the first line of its text; "nothing" without one."""
+    """Return the type of an exception and the first line of its text; "nothing" for None."""
     if error is None:
         return "nothing"
     first, *_ = [*str(error).splitlines(), ""]
@@ -73,7 +73,7 @@ def text_of(error: Exception | None) -> str:
 
 
 def _difference(value: Any, actual: Any, varied: Any) -> str:
-    """Return a text that says how two results differ; "" if they are the same."""
+    """Return how the result `actual` differs from the expected `value`, except where `varied` differs too; "" if not."""
     if not isinstance(value, torch.Tensor) or not isinstance(actual, torch.Tensor):
         is_same = type(value) is type(actual) and (value is actual or isinstance(value, torch.Tensor) or value == actual)
         return "" if is_same else f"{actual!r} instead of {value!r}"
@@ -88,7 +88,7 @@ def _difference(value: Any, actual: Any, varied: Any) -> str:
 
 
 def _count(expected: torch.Tensor | None, found: torch.Tensor | None, varied: torch.Tensor | None) -> int:
-    """Return in how many rows of bytes `found` differs from `expected`, without rows in which `varied` differs from it too."""
+    """Return in how many rows `found` differs from `expected`, not counting rows in which `varied` differs from `expected`."""
     if expected is None or found is None or torch.equal(expected, found):
         return 0
     differ = (expected != found).any(1)

@@ -28,9 +28,9 @@ class StagedInputs(NamedTuple):
 
 
 def stage_inputs(inputs: list[Any], plan: GraphPlan, in_graph: tuple[int, ...]) -> StagedInputs:
-    """Replace the dynamic inputs in the list `inputs` by copies in the recording's own memory.
+    """Replace dynamic inputs in the list `inputs` by copies in the recording's memory; return how calls update the copies.
 
-    Inputs that memcpy nodes of the graph copy, `in_graph`, are left as they are.
+    Inputs that memcpy nodes of the graph copy, at the indices `in_graph`, are left as they are.
     """
     dynamic = plan.indices("dynamic")
     expanded = {index: dims for index in dynamic if (dims := _expanded_dims(inputs[index]))}
@@ -119,7 +119,10 @@ def _stage(
     expanded: Mapping[int, Sequence[int]],
     mutated: list[tuple[int, torch.Tensor]],
 ) -> Stage:
-    """Return a function that copies the inputs of a call to the recording's buffers in as few operations as possible."""
+    """Return a function that copies a call's inputs to the recording's buffers, in as few operations as possible.
+
+    If the graph mutates inputs, this function returns another, which copies the mutated buffers back after the replay.
+    """
 
     def copy_none(args: Sequence[Any]) -> None:
         pass

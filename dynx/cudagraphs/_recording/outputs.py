@@ -23,11 +23,12 @@ class Results:
     """How each result of a recording is returned: as a clone, as an alias, or as the recording's own tensor.
 
     The first `user_outputs` results of a plan are the user's; further results stay in the recording's memory. Outputs that
-    AOTAutograd regenerates are never cloned: it reads their layout, storage offset included, which a clone would change.
+    AOTAutograd regenerates as views of other tensors are never cloned: it reads their layout, storage offset included, which
+    a clone would change.
 
     Up to four dense results are cloned by memcpy nodes of the graph; if there are more, or some are not dense, all are cloned
-    after the replay, as are pinned and overlapping results. Clones of overlapping results overlap too, except for autograd,
-    which would not know that writing to one clone changes another.
+    after the replay. Results in pinned memory and overlapping results are always cloned after the replay. Clones of
+    overlapping results overlap too, unless autograd sees them: it would not know that writing to one clone changes another.
     """
 
     def __init__(self, plan: GraphPlan, kind: OutputKind, *, clones_in_graph: bool) -> None:
@@ -54,13 +55,13 @@ class Results:
         return [] if is_for_autograd else overlapping_groups(outputs, self._cloned(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
-        """Return the index of a tensor saved for backward, or None; its lifetime shows whether the memory is in use."""
+        """Return the index of a result saved for backward, or None: while it is alive, the recording's memory is in use."""
         if self._plan.part != "forward":
             return None
         return next((index for index in _tensors(outputs) if index >= self._plan.user_outputs), None)
 
     def before_and_after(self, captured: CapturedGraph) -> tuple[Callable[[], Clones], Callable[[Clones], list[Any]]]:
-        """Return a function that allocates clones before a replay, and a function that returns the list of results after it."""
+        """Return a function that allocates memory for clones before a replay, and one that returns the results after it."""
         outputs = captured.outputs if self._plan.returns_all_outputs else captured.outputs[: self._plan.user_outputs]
         in_graph, cloned = self._in_graph(outputs), self._cloned(outputs)
         by_hand = [index for index in cloned if index not in in_graph]
@@ -122,15 +123,15 @@ def _result_maker(
     unguarded: list[int],
     guarded: list[int],
 ) -> Callable[[Clones], list[Any]]:
-    """Return a function that takes the clones of the graph and returns the list of results, specialized to these results.
+    """Return a function that takes the clones that the graph made and returns the list of results; specialized, to be fast.
 
     Args:
         outputs: The recording's own results.
         in_graph: Indices of results that the graph clones.
-        by_hand: Indices of results that are cloned after a replay.
+        by_hand: Indices of results that are cloned by torch after a replay.
         grouped: Groups of indices among `by_hand` whose results share memory.
-        unguarded: Indices of results that are aliased, and do not raise after the next call.
-        guarded: Indices of results that are aliased, and raise after the next call.
+        unguarded: Indices of results that are returned as aliases, which do not raise after the next call.
+        guarded: Indices of results that are returned as aliases, which raise if used after the next call.
     """
     cloners = [(group, group_cloner([outputs[index] for index in group])) for group in grouped]
     single = [index for index in by_hand if not any(index in group for group in grouped)]

@@ -14,7 +14,7 @@ _ALIGNMENT = 16  # bytes: no element is larger
 
 
 def overlapping_groups(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[int]]:
-    """Group the indices of outputs that have bytes in common.
+    """Return groups of indices of outputs that have bytes in common.
 
     Conjugated and negated outputs are left out: their bytes are not their values.
     """

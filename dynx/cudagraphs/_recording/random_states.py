@@ -12,12 +12,12 @@ import torch
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Return whether two RNG states are equal; as pickles, since NumPy's states hold arrays, whose `repr` is abbreviated."""
+    """Return whether two RNG states, which may hold arrays of NumPy, are equal: whether their pickles are."""
     return pickle.dumps(state) == pickle.dumps(other)
 
 
 class RandomStates(NamedTuple):
-    """RNG states: of torch for the CPU and each CUDA device, of Python's `random`, of NumPy, and of generators."""
+    """RNG states: torch's for the CPU and each CUDA device, and those of Python's `random`, NumPy, and `torch.Generator`s."""
 
     states: dict[str, Any]
     generators: list[torch.Generator]
@@ -37,7 +37,7 @@ class RandomStates(NamedTuple):
         return cls(states, generators, [generator.get_state() for generator in generators])
 
     def changed_since(self, other: RandomStates) -> set[str]:
-        """Return the names of the states that all threads share (all but those of `generators`) and that differ in `other`."""
+        """Return the names of global states, shared by all threads (not those of `generators`), that differ from `other`."""
         return {what for what, state in self.states.items() if not is_same(state, other.states.get(what, state))}
 
     def put_back(self) -> None:

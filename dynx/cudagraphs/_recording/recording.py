@@ -97,7 +97,7 @@ class Recording:
         return self.staging.why_not_patched
 
     def fits(self, args: Sequence[Any]) -> bool:
-        """Return whether a call has this recording's scalars and addresses, and no backward pass needs its saved tensors."""
+        """Return whether a call has the scalars and addresses of the capture, and no backward pass needs its memory."""
         return (self._pending is None or self._pending.expired()) and self._matches(args)
 
     @property
@@ -117,7 +117,7 @@ class Recording:
 
 
 def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list[int]:
-    """Return the indices of results in the recording's memory that are saved for the backward pass, so not of parameters."""
+    """Return the indices of results saved for the backward pass in the recording's memory, that is, without parameters."""
     if plan.part != "forward":
         return []
     params = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}
@@ -157,7 +157,7 @@ def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Matches:
 
 
 def numbers_of(args: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-    """Return the scalars among `args`, floats as text: then 0.0 differs from -0.0, and NaN equals NaN."""
+    """Return the scalars at these indices of `args`, floats as text: then 0.0 differs from -0.0, and NaN equals NaN."""
     return [repr(number) if type(number) is float else number for number in [args[index] for index in indices]]
 
 
@@ -167,7 +167,7 @@ def layouts_of(args: Sequence[Any], indices: Sequence[int]) -> tuple[Any, ...]:
 
 
 class _Graph(NamedTuple):
-    """A captured graph, with the inputs, results and staging that its replays use."""
+    """A captured graph, with its inputs and results, and how replays copy them."""
 
     inputs: list[Any]
     staged: StagedInputs
@@ -188,7 +188,7 @@ def _capture(
     pool: Any,
     forward: CapturedGraph | None,
 ) -> _Graph:
-    """Capture a graph with the input staging that the configuration asks for; if that fails, with copies of the inputs."""
+    """Capture a graph that gets its inputs in the way the configuration asks for; if that fails, with copies of the inputs."""
     failures: dict[StagingKind, str] = {}
     while True:
         staging = choose_staging(plan, config, runtime, args, failures)
@@ -216,7 +216,7 @@ def _capture_with_copies(
     pool: Any,
     forward: CapturedGraph | None,
 ) -> _Graph:
-    """Capture a graph with its own memory for inputs, to which each call or memcpy nodes of the graph copy them."""
+    """Capture a graph with its own memory for inputs, which are copied before a replay or by memcpy nodes of the graph."""
     inputs = list(args)
     in_graph = copyable_in_graph(args, plan) if staging.kind == "memcpy_node" else ()
     staged = stage_inputs(inputs, plan, in_graph)
@@ -308,9 +308,9 @@ def _name(part: Part) -> str:
 
 
 def _replayer(graph: _Graph, tally: Tally, name: str) -> Run:
-    """Return a function that copies the inputs of a call as staged, replays the graph, and returns the results.
+    """Return a function that copies the inputs of a call, replays the graph, and returns the results.
 
-    While a profiler of torch is on, replays have a name in its trace.
+    While torch.profiler is active, replays appear under `name` in its trace.
     """
     stage, in_graph = graph.staged.stage, graph.staged.in_graph
     captured, set_sources = graph.captured, graph.captured.set_sources

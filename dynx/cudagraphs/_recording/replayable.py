@@ -20,7 +20,7 @@ class Replayable(Protocol):
     held: Any  # objects that must live as long as the recording, since its key contains their ids
 
     def run(self, args: Sequence[Any], /) -> list[Any]:
-        """Replay with these inputs, and return the results."""
+        """Replay with the inputs `args`, and return the results."""
 
     def verify(self, uncaptured: Call, memory: Callable[[], Sequence[Any]], what: str, times: int) -> None:
         """Compare the next replays with uncaptured runs.
@@ -37,7 +37,7 @@ class Replayable(Protocol):
 
     @property
     def has_backward(self) -> bool:
-        """Whether a backward pass reads the recording's memory after `run`."""
+        """Whether a backward pass may read the recording's memory after `run`."""
 
     @property
     def is_pending(self) -> bool:

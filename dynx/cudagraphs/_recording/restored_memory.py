@@ -33,19 +33,19 @@ class Bytes(NamedTuple):
 
 
 def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    """Return the bytes of a storage; they share its memory."""
+    """Return a uint8 tensor over the memory of a storage."""
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 class RestoredMemory(OperatorMode):
-    """A dispatch mode that on exit restores memory that operators wrote to, except memory that they allocated inside of it.
+    """A dispatch mode that on exit restores memory that operators wrote to, except memory that was allocated in the mode.
 
     It does not see writes of kernels that are not operators, as in compiled functions, nor writes that an operator's schema
-    does not declare, such as the statistics of batch normalization. Tensors that these may write to are passed as `tensors`.
+    does not declare, such as the statistics of batch normalization: pass tensors that these may write to as `tensors`.
 
     Args:
         tensors: Tensors that are always restored.
-        remembers: Keep the bytes before and after the writes, as `before` and `written`, until this object is freed.
+        remembers: Keep copies of the bytes before and after the writes, in `before` and `written`.
 
     Attributes:
         before: The restored memory, with its bytes before the context; empty without `remembers`.

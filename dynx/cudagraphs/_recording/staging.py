@@ -1,7 +1,7 @@
 """Choose how inputs reach a captured graph, and how its results reach the caller.
 
-The configuration says what is wanted; the plan, the inputs and the runtime say what is possible. The choice in force and
-its reason are shown by `cudagraphs.stats().staging` and `cudagraphs.explain`.
+The configuration says what is wanted; the plan, the inputs and the runtime say what is possible. `cudagraphs.stats().staging`
+and `cudagraphs.explain` show the choice and its reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def choose_staging(
         config: What the user asks for.
         runtime: Where the graph is captured.
         args: The inputs of the graph.
-        failures: Why kinds of staging that were tried for this graph failed, by kind.
+        failures: The kinds of staging ("patch", "memcpy_node") that failed for this graph, each with the reason.
     """
     failures = failures or {}
     outputs, outputs_reason = choose_outputs(plan, config)
@@ -78,7 +78,7 @@ def _why_not_patchable(plan: GraphPlan, args: Sequence[Any]) -> str:
 def _copies(
     plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], failures: Mapping[StagingKind, str]
 ) -> tuple[StagingKind, str]:
-    """Choose whether memcpy nodes of the graph copy the dynamic inputs or each call copies them before the replay, and why."""
+    """Return whether memcpy nodes of the graph or copies before the replay update the dynamic inputs, and why."""
     count = len(plan.indices("dynamic"))
     if not count:
         return "copy", "the graph has no dynamic inputs"

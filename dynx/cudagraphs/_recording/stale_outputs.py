@@ -17,9 +17,9 @@ ReturnAliases = Callable[[], list[torch.Tensor]]
 
 
 def alias_maker(outputs: Sequence[torch.Tensor]) -> ReturnAliases:
-    """Return a function that returns new aliases of the outputs, and makes the aliases it returned before raise if used.
+    """Return a function that returns new aliases of the outputs, and makes its earlier aliases raise when they are used.
 
-    If a storage cannot be guarded in this way, the earlier aliases stay readable.
+    If a storage cannot be made to raise, the earlier aliases stay readable.
     """
     guard = storage_guard()
     if guard is None or not all(map(_can_have_own_storage, outputs)):
@@ -47,7 +47,8 @@ _OWN_REFERENCES = 2  # to a storage that no alias uses: from the tensor in `_sho
 class _Generations:
     """New aliases of outputs for each call; aliases of earlier calls raise when they are read.
 
-    Aliases share the storage of the tensors in `_shown`; when an old storage is made to raise, a new one replaces it.
+    All aliases of an output share a storage. If an alias is still in use at the next call, this storage is made to raise, and
+    new aliases get another storage over the same memory.
     """
 
     def __init__(self, outputs: Sequence[torch.Tensor], guard: StorageGuard) -> None:
@@ -90,7 +91,7 @@ _alias = torch.Tensor.detach
 
 
 def _caller() -> tuple[FrameType | None, int]:
-    """Return the frame that calls compiled code, and its distance from the caller of this function."""
+    """Return the frame that calls compiled code, and how many frames it is above the caller of this function."""
     frame, depth = frame_of_call()
     return frame, max(1, depth - 1)
 

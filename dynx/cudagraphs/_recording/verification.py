@@ -3,12 +3,12 @@
 The call first runs uncaptured; then the memory that it wrote to and the RNG states are restored, and the graph is replayed. The
 replay has to return the same results, write the same bytes, and leave the same RNG states.
 
-If they differ, two more uncaptured runs show why. The first of them repeats the call: if it differs from the run before, the
-function is not deterministic. In the second, uninitialized memory has other bytes: values that change depend on these bytes,
-and are not compared.
+If something differs, two more uncaptured runs show why. The first of them repeats the call: if it differs from the first
+uncaptured run, the function is not deterministic. In the second, uninitialized memory has other bytes: values that change
+depend on these bytes, and are not compared.
 
-All threads share the generators. If RNG states differ after the replay while other threads run, an uncaptured run with other
-random numbers shows whether the call depends on random numbers at all.
+All threads share the default generators. If RNG states differ after the replay while other threads run, an uncaptured run with
+other random numbers shows whether the call depends on random numbers at all.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Trial:
     """An uncaptured run of a call, whose effects are undone.
 
     Args:
-        function: What runs; it returns results.
+        function: The function to run uncaptured; it returns a list of results.
         memory: Returns tensors to which its compiled or custom kernels may write, and generators that it may draw from; other
             values are ignored.
 
@@ -104,10 +104,10 @@ class Trial:
         return Effects(results, memory.written, drawn, memory.before, before, error)
 
     def compare(self, results: Sequence[Any], what: str, count: int | None = None) -> bool:
-        """Compare the replay that followed with the run. Raises ReplayDiffers if results, written bytes or RNG states differ.
+        """Compare a replay of the same call, made after this run. Raises ReplayDiffers if results, memory or RNG states differ.
 
         Args:
-            results: Those of the replay.
+            results: The results of the replay.
             what: What was replayed, for messages.
             count: How many results of the uncaptured run are compared; None for all.
 
@@ -153,7 +153,7 @@ class Trial:
         ) from first.error
 
     def _depends_on_random_numbers(self, first: Effects, count: int | None) -> bool:
-        """Return whether an uncaptured run with other random numbers than the first run returns or writes other values."""
+        """Return whether another uncaptured run, with other random numbers, returns or writes other values than the first."""
         first.before.put_back()
         other = self._run("zeros")
         return bool(list(differences(first, other._replace(results=other.results[:count], drawn=first.drawn))))
@@ -165,7 +165,7 @@ _ALONE = "verify it while no other thread runs"
 
 @contextmanager
 def _on_trial() -> Iterator[None]:
-    """Let recorded functions that are called inside of the context run uncaptured."""
+    """Let recorded functions that this thread calls inside of the context run uncaptured."""
     trying_threads.append(get_ident())
     try:
         yield
@@ -184,5 +184,5 @@ def _is_leaf(value: Any) -> bool:
 
 
 def _copies(results: Sequence[Any]) -> list[Any]:
-    """Copy tensors among results: they may be views of memory that is restored."""
+    """Return the results with copies of tensors, which may be views of memory that is restored."""
     return [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in results]

@@ -1,7 +1,7 @@
 """Detect that a function draws random numbers of Python or NumPy: a replay draws none, and reuses those of the capture.
 
-Other threads, such as those of data loaders, draw such numbers too. So a function is only suspected if numbers were drawn
-during a call; in the next call, a profile function (`sys.setprofile`) finds out whether this thread draws numbers, and where.
+Other threads, such as those of data loaders, draw such numbers too. So if numbers were drawn during a call, the function is
+only suspected; in its next call, a profile function (`sys.setprofile`) shows whether this thread draws numbers, and where.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class PythonDraws:
     """A detector of calls of a function that draw random numbers of Python or NumPy.
 
     Attributes:
-        is_suspected: Whether numbers were drawn during the last call, perhaps by another thread; False if it was profiled.
+        is_suspected: Whether numbers were drawn during the last `run`, perhaps by another thread; False if that was profiled.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class PythonDraws:
         self._is_watched = False
 
     def run(self, function: Callable[[], Any]) -> tuple[Any, str]:
-        """Call the function; return its result, and a text that says what it draws and where; "" if none is proven."""
+        """Call the function; return its result, and a text that says what it draws and where, "" unless it is known to draw."""
         self.is_suspected, before, spy = False, _states(), _Spy()
         if not self._is_watched or not spy.can_watch:
             result = function()
@@ -42,10 +42,10 @@ class PythonDraws:
 
 
 class _Spy:
-    """A profile function that notes where this thread draws from the generators of `random` and NumPy.
+    """A context manager with a profile function that notes where this thread draws random numbers of Python or NumPy.
 
     It sees calls of the methods of Python's generator, but not of NumPy's. For NumPy, it notes the first function whose code
-    names such a method, which counts only if numbers were drawn meanwhile.
+    names such a method; this is ignored if the state of NumPy's generator has not changed at the end.
     """
 
     def __init__(self) -> None:

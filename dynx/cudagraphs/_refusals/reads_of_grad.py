@@ -1,4 +1,4 @@
-"""Detect that a function reads a `.grad` that it did not compute: a replay would read the gradient of the capture."""
+"""Detect that a function reads a `.grad` that it did not compute: a replay would read the tensor of the capture."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dynx.cudagraphs._refusals.python_draws import place_of
 
 
 class ReadsOfGrad(TorchFunctionMode):
-    """A torch function mode that notes where user code reads a `.grad` that the call has not assigned.
+    """A torch function mode that notes where user code reads a `.grad` that is still as it was before the function was called.
 
-    Gradients are not part of the state that is checked in each call. Reads by torch itself, as in `zero_grad`, are not noted.
+    Before a replay, `.grad` is not compared with that of the capture. Reads by torch itself, as in `zero_grad`, are not noted.
 
     Attributes:
         found: A text that names the line of the first read; "" if there was none.

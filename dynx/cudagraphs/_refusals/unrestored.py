@@ -1,6 +1,6 @@
-"""Find objects that an uncaptured run of a function would advance and nothing could restore: iterators, random generators.
+"""Find iterators and random number generators that an additional uncaptured run of a function would irreversibly advance.
 
-The search comes before the run: after it, they would have advanced.
+`Config(verify=n)` makes such runs. The objects are found by the names in the function's code, without running it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def advanced_by(function: Callable[..., Any], *, is_checked: bool) -> str:
 
     Args:
         function: The function, which is searched.
-        is_checked: State is checked in each call: a function that advances an object whose state can be read is not recorded,
-            so such objects are ignored.
+        is_checked: Whether the state of objects is compared in each call. Then objects whose state can be read are ignored: a
+            function that advances one is not recorded anyway.
     """
     for value in Search(function).objects:
         if _advances(value) and not (is_checked and reader_of_state(value) is not None):

@@ -2,8 +2,8 @@
 
 CUDA invalidates a capture if a graph is destroyed or the device is synchronized meanwhile. Torch adds a graph to a set in the
 random number generator of the device when its capture begins, and removes it when the `torch.cuda.CUDAGraph` is deleted, both
-without a lock (2.11). A graph is deleted with its last reference, which may be dropped at any time and in any thread: by a
-garbage collection, or with the traceback of a capture that failed.
+without a lock (torch 2.11). A graph is deleted with its last reference, which may be dropped at any time and in any thread:
+by a garbage collection, or with the traceback of a capture that failed.
 
 Torch runs the backward passes of all threads in one autograd thread per device. A captured backward pass runs in the thread
 that captures instead: the autograd thread may be busy with a backward pass that waits for this lock.
@@ -40,7 +40,7 @@ _OWN_REFERENCES = _references_of_a_local_variable()
 
 @contextmanager
 def capture_lock() -> Iterator[None]:
-    """Wait for captures of other threads, and let none begin inside; on exit, destroy graphs whose owners were deleted."""
+    """Wait for captures of other threads, and let none begin in the context; then destroy graphs whose owners were deleted."""
     with _lock:
         yield
     _destroy_expired()
@@ -48,7 +48,10 @@ def capture_lock() -> Iterator[None]:
 
 @contextmanager
 def exclusive_capture() -> Iterator[None]:
-    """Wait for captures of other threads; inside, collect no garbage, destroy no graphs, run backward passes in this thread."""
+    """Wait for captures of other threads, and enter a context in which this thread can capture.
+
+    In it, no garbage is collected, no graph is destroyed, and backward passes run in this thread.
+    """
     with capture_lock():
         was_enabled = gc.isenabled()
         gc.disable()
@@ -64,7 +67,7 @@ def exclusive_capture() -> Iterator[None]:
 
 
 def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], bool]) -> None:
-    """Keep a graph alive until its owner is deleted and no capture is in progress.
+    """Keep a graph alive until its owner is deleted and no capture is in progress, then destroy it.
 
     Args:
         owner: The object that uses the graph.
@@ -77,7 +80,7 @@ def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], bool]
 
 
 def delete_outside_of_captures(graph: Any) -> None:
-    """Keep a graph whose capture failed alive until nothing else refers to it and no capture is in progress."""
+    """Keep a graph whose capture failed alive until nothing else refers to it and no capture is in progress, then delete it."""
     _unused.append(graph)
 
 
@@ -87,7 +90,7 @@ def _expire(graph_id: int) -> None:
 
 
 def _destroy_expired() -> None:
-    """Destroy graphs whose owners were deleted; if another thread holds the lock, it does so when it releases the lock."""
+    """Destroy graphs whose owners were deleted; if another thread holds the lock, that thread does it on release."""
     while _expired and _lock.acquire(blocking=False):
         try:
             if capturing_threads or not _destroy_next():
@@ -97,7 +100,7 @@ def _destroy_expired() -> None:
 
 
 def _destroy_next() -> bool:
-    """Destroy a graph whose owner was deleted; return False if that has to wait."""
+    """Destroy a graph whose owner was deleted; return False if that is not possible now, while this thread captures."""
     with suppress(IndexError):  # a garbage collection in between may have destroyed it
         graph, wait = _graphs[graph_id := _expired.popleft()]
         if not wait():

@@ -1,15 +1,15 @@
 """CUDA streams to capture on, with cuBLAS workspaces that nothing else frees or writes to.
 
-For each thread and stream, cuBLAS has a workspace in memory of torch's allocator, whose address captured matrix products keep.
+For each thread and stream, cuBLAS has a workspace in memory of torch's allocator; captured matrix products use its address.
 Two things may go wrong with a workspace that was created before the capture. Torch may free the workspaces of all streams
 (`torch._C._cuda_clearCublasWorkspaces`, which torch's own CUDA graph trees call), so that their memory is reused. And graphs
 that were captured on one stream use the same workspace, even if they are replayed on two streams at once.
 
-So captures use streams of their own, none of the 32 that `torch.cuda.Stream()` returns in turn: one for each stream on which
-calls are made, as eager code has one workspace for each. Their workspaces are allocated from a memory pool that lives as long
-as the process: freed or not, their memory is not reused. If another thread frees them during a capture, captured products
-allocate new workspaces from the pool of their graph, which later captures would use too, so this capture fails. Replays of
-graphs that were captured on the same stream wait for each other (`StreamOrder`).
+So captures use streams of their own, none of the 32 that `torch.cuda.Stream()` returns in turn: one capture stream for each
+stream on which calls are made, since eager code has one workspace for each stream too. The workspaces of capture streams
+are allocated from a memory pool that lives as long as the process: freed or not, their memory is not reused. If another thread
+frees them during a capture, captured products allocate new workspaces from the pool of their graph, which later captures would
+use too, so this capture fails. Replays of graphs that were captured on the same stream wait for each other (`StreamOrder`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WorkspacesFreed(CaptureFailed):
 
 
 class CaptureStream:
-    """A CUDA stream that only captures use, the memory pool of its cuBLAS workspaces, and the order of replays.
+    """A CUDA stream that only captures use, the memory pool of its cuBLAS workspaces, and the order of replays (`order`).
 
     Args:
         device: Index of the device.
@@ -75,7 +75,7 @@ _capture_streams: dict[tuple[int, int], CaptureStream] = {}  # by device and raw
 
 
 def capture_stream(device: int) -> CaptureStream:
-    """Return the stream on which calls are captured that are made on the current stream of a device."""
+    """Return the CaptureStream for calls that are made on the current stream of a device."""
     key = device, torch.cuda.current_stream(device).cuda_stream
     if key not in _capture_streams:
         _capture_streams[key] = CaptureStream(device)

@@ -23,7 +23,7 @@ class RejectCpuOps(OperatorMode):
 
     CPU tensors that Python code creates during a capture, such as `torch.tensor(2.0)`, are constants: the capture may read and
     mutate them, and later captures may read them, such as the capture of a backward pass for which they were saved. Copies
-    between devices are not rejected: CUDA itself captures those with pinned memory, and raises for others.
+    between CPU and device are not rejected here: CUDA captures copies of pinned memory, and raises for other copies.
     """
 
     def __init__(self) -> None:

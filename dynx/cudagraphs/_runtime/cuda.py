@@ -1,6 +1,6 @@
 """The runtime that captures CUDA graphs, on a stream of its own and in one memory pool.
 
-Torch: `torch.cuda.CUDAGraph`; the chapter on CUDA graphs of the CUDA programming guide says what may be captured.
+See `torch.cuda.CUDAGraph`; the CUDA programming guide says in its chapter on CUDA graphs what may be captured.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CudaRuntime:
         device: The device; None for the device that is current now.
         pool: Memory pool of all graphs; None creates one that lives as long as graphs use it.
         stream: Stream to capture on; None for a stream that only captures use.
-        capture_error_mode: As of `torch.cuda.graph`.
+        capture_error_mode: As in `torch.cuda.graph`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class CudaRuntime:
             return self._capture(function, sources, select_clones, pool, generators)
 
     def _capture(self, *how: Any) -> CudaCapturedGraph:
-        """Capture, and try again if another thread freed the cuBLAS workspaces meanwhile."""
+        """Return a graph that `_capture_once` captures; try again if another thread freed the cuBLAS workspaces meanwhile."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(WorkspacesFreed):
                 return self._capture_once(*how)
@@ -167,7 +167,7 @@ class CudaRuntime:
         )
 
     def _let_others_follow(self, stream: torch.cuda.Stream, caller: torch.cuda.Stream) -> None:
-        """Make later work on other streams wait for the capturing stream: torch resets the offset of random numbers on it."""
+        """Make later work of the caller, and later replays, wait for the capturing stream, on which torch resets RNG states."""
         assert self._stream is not None
         for used in {stream, self._stream.stream}:  # `recover` uses the second
             caller.wait_stream(used)
@@ -241,7 +241,7 @@ class CudaCapturedGraph:
         set_sources: Sets the sources of captured copies of inputs.
         set_targets: Sets the targets of captured copies of outputs.
         pool: The memory pool.
-        order: Orders the replays of graphs that share memory or workspaces.
+        order: The order of replays of graphs that share memory or workspaces.
         draws: The random numbers that the graph draws.
         device: Index of the device.
     """
@@ -265,7 +265,10 @@ class CudaCapturedGraph:
         self.replay: Callable[[], None] = self._replay_first if draws.are_bare else draws.advancing(replay_of(self.graph))
 
     def _replay_first(self) -> None:
-        """Replay a graph without random numbers through torch; let later replays call the driver, unless torch runs hooks."""
+        """Replay a graph that draws no random numbers through torch; let later replays call the driver, which is faster.
+
+        Later replays use torch too if cuda-bindings is not installed, or if this version's `CUDAGraph.replay` runs hooks.
+        """
         replay = replay_of(self.graph)
         replay()
         is_bare = is_plain(self.graph) and driver.is_available()

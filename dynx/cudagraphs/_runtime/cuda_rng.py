@@ -1,17 +1,17 @@
 """RNG states of CUDA generators in captures and in replays.
 
 During a capture, the offset of torch's generator counts the random numbers that are drawn since the beginning of the graph,
-where it is 0. A replay adds the current offset of the generator, and advances the generator by the offset at the end of the
-capture. An activation checkpoint saves the offset in the forward graph and restores it in the backward graph, but the generator
-has another offset when the backward graph is replayed. So the backward graph is captured with a generator state of its own;
-each replay sets it to the state before the last replay of the forward graph.
+where the offset is 0. A replay adds the current offset of the generator, and advances the generator by the offset at the end of
+the capture. An activation checkpoint saves the offset in the forward graph and restores it in the backward graph, but the
+generator has another offset when the backward graph is replayed. So the backward graph is captured with a generator state of
+its own; each replay sets it to the state before the last replay of the forward graph.
 
 A seed that the captured function sets would be set once, in the capture, and not in replays. In a capture, torch raises if a
 seed is set that differs from that of the generator, and ignores the same seed. So in captures generators have a random seed,
 which no function sets. It has no effect on replays, which use the seed that the generator has at that time.
 
-Torch: `CUDAGeneratorImpl`, whose `get_offset` raises in a capture, while `get_state` does not. If the offset is 0 at the end of
-a capture, a replay does not set the seed and offset that the kernels read, even if the graph draws numbers (2.11).
+See `CUDAGeneratorImpl` in torch: `get_offset` raises in a capture, while `get_state` does not. If the offset is 0 at the end of
+a capture, a replay does not set the seed and offset that kernels read, even if the graph draws numbers (torch 2.11).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DrawWatch(OperatorMode):
         generator: The default generator of the device.
         registered: Other generators that are registered with the graph.
         begin: The offset at the beginning of the capture; for a backward pass that may repeat draws of the forward pass, an
-            offset after all of these.
+            offset after all draws of the forward pass.
 
     Attributes:
         offsets: The offset before each draw.
@@ -118,13 +118,14 @@ class Draws:
     """The random numbers that a captured graph draws.
 
     Args:
-        generators: A generator with the state object of the default generator in the capture, and the registered generators.
+        generators: First a generator that shares the state of the default generator in the capture, then the registered
+            generators.
         watch: The draws from the default generator.
         end: The offset of the default generator at the end of the capture.
 
     Attributes:
         after: The first offset after all numbers that the graph draws; 0 if it draws none.
-        start: Seed and offset of the default generator before the last replay, stored by the replay of `noting_start`.
+        start: Seed and offset of the default generator before the last replay; stored only by the function of `noting_start`.
     """
 
     def __init__(self, generators: Sequence[torch.Generator], watch: DrawWatch, end: int) -> None:
@@ -139,9 +140,10 @@ class Draws:
         return not self.offsets and not self.end and len(self.generators) == 1
 
     def repeat(self, forward: Draws) -> set[bool]:
-        """Return whether draws repeat those of the forward pass, as a set of the answers for all draws; empty without draws.
+        """Return, as a set, whether draws repeat draws of the forward pass: {True} if all do, {False} if none does.
 
-        A graph without draws that restores an offset counts as a repetition: {True}.
+        It has both values if some do, and is empty if there are no draws. A graph without draws that restores an offset counts
+        as a repetition: {True}.
         """
         return {offset < forward.after for offset in self.offsets} or ({True} if self.was_restored else set())
 
@@ -167,7 +169,7 @@ class Draws:
         return replay_again
 
     def advancing(self, replay: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that replays the graph, and restores the offset afterwards if the captured function did."""
+        """Return a function that replays the graph; it restores the generator's offset if the captured function did so too."""
         if self.end or not self.offsets:
             return replay
         generator = self.generators[0]

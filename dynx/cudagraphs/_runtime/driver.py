@@ -59,7 +59,7 @@ def current_context() -> Context:
 
 
 class ExecutableGraph:
-    """An instantiated graph (a cudaGraphExec_t), which is created again after changes to the raw graph."""
+    """An instantiated graph (a cudaGraphExec_t), which is created again if the user changes the raw graph (a cudaGraph_t)."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
         self.graph, self.pointer = graph, _pointer(graph.raw_cuda_graph_exec())
@@ -67,7 +67,7 @@ class ExecutableGraph:
         self.on_instantiate: list[Callable[[], None]] = []
 
     def instantiate(self) -> None:
-        """Instantiate the raw graph again, and call the functions in `on_instantiate`: addresses set before are lost."""
+        """Instantiate the raw graph again, which resets the addresses that were set; call the functions in `on_instantiate`."""
         self.pointer.value = None  # torch destroys the previous executable graph, even if instantiation fails
         self.graph.instantiate()
         self.pointer.value = self.graph.raw_cuda_graph_exec()
@@ -76,7 +76,7 @@ class ExecutableGraph:
 
 
 def invalidation_check(stream: torch.cuda.Stream) -> Callable[[], bool]:
-    """Return a predicate that is true once the capture on a stream is invalidated, which CUDA reports only at its end."""
+    """Return a predicate that is true if the capture on a stream is invalidated; CUDA raises only when the capture ends."""
     is_capturing = ctypes.PyDLL("libcuda.so.1").cuStreamIsCapturing
     handle, status = _pointer(stream.cuda_stream), ctypes.c_int()
     result = ctypes.byref(status)
@@ -87,7 +87,7 @@ _INVALIDATED = 2  # CU_STREAM_CAPTURE_STATUS_INVALIDATED
 
 
 def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None]:
-    """Return a function that launches a graph on the current stream, in two thirds of the time of `graph.replay`."""
+    """Return a function that launches a graph on the current stream, in two thirds of the time of `CUDAGraph.replay`."""
     launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch
     launch.argtypes, launch.restype = [ctypes.c_void_p] * 2, ctypes.c_int
     pointer, current_stream = executable.pointer, current_stream_of(device)
@@ -117,7 +117,7 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end
     Args:
         executable: The instantiated graph.
         copies: The copies as they were captured.
-        end: Which address of each memcpy node is set.
+        end: Which of the two addresses of each memcpy node is set.
     """
     memcpy_nodes = _memcpy_nodes(executable.graph.raw_cuda_graph())
     found = find_copies([(_addresses(params), (node, params)) for node, params in memcpy_nodes], copies)

@@ -11,7 +11,7 @@ from dynx.errors import CaptureFailed
 class RngStates:
     """RNG states of the CPU in a capture: those of the forward pass, the state at the beginning, and the state after each draw.
 
-    The function may restore any of them, as `torch.utils.checkpoint` does before recomputation.
+    The captured function may restore any of these states, as `torch.utils.checkpoint` does before recomputation.
 
     Attributes:
         final_index: Index of the state at the end of a capture.
@@ -27,13 +27,14 @@ class RngStates:
         self.final_index = self._begin
 
     def record_draw(self, before: torch.Tensor) -> int | None:
-        """Append the current RNG state if an operator drew random numbers: if the state differs from the one `before` it.
+        """Append the current RNG state if an operator drew random numbers, so that it differs from the state `before`.
 
         Returns:
             The index of `before`; None if the operator drew no random numbers.
 
         Raises:
-            CaptureFailed: `before` is none of the states, or some draws repeat the forward pass and others do not.
+            CaptureFailed: `before` is none of these states, since a seed was set; or some draws repeat those of the forward
+                pass, and others do not.
         """
         if torch.equal(before, torch.get_rng_state()):
             return None
@@ -48,7 +49,7 @@ class RngStates:
         self._states.append(torch.get_rng_state())
 
     def end(self, outside: torch.Tensor) -> None:
-        """Note the state at the end of the capture. Raises CaptureFailed if a seed was set during the capture.
+        """Store the RNG state at the end of the capture. Raises CaptureFailed if a seed was set during the capture.
 
         Args:
             outside: The state before the capture, which code of torch in another thread may have restored meanwhile.

@@ -84,7 +84,10 @@ class Emulator:
         generators: Sequence[torch.Generator],
         forward: EmulatedGraph | None,
     ) -> tuple[_Recorder, tuple[Any, list[Copy], list[Copy]]]:
-        """Record the operators of a function, then restore memory and RNG states; return also outputs, copies and clones."""
+        """Record the operators of a function, then restore memory and RNG states.
+
+        Returns the recorder, and a tuple of the function's outputs, the copies of inputs and the clones of outputs.
+        """
         rng_state, states = torch.get_rng_state(), [generator.get_state() for generator in generators]
         torch.clear_autocast_cache()  # as for CUDA
         try:
@@ -150,7 +153,7 @@ class _Step(NamedTuple):
 
 
 class EmulatedGraph:
-    """The operators of a capture, and the tensors that they run on."""
+    """The emulation of a captured graph: the operators of a capture, and the tensors that they run on."""
 
     def __init__(
         self,
@@ -200,7 +203,7 @@ class EmulatedGraph:
     def check_reads(self) -> None:
         """Raise CaptureFailed if an operator reads memory that no recorded operator allocated and that has been freed.
 
-        CUDA graph capture rejects such a tensor too: it would be copied from CPU memory that is not pinned.
+        A CUDA capture fails too: it does not copy from CPU memory that is not pinned, such as that of a `torch.tensor`.
         """
         for step in self._steps or ():
             if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
@@ -277,10 +280,10 @@ class EmulatedGraph:
                 _fill_with_garbage([tensor for graph in later_graphs for tensor in graph._output_memory])
 
     def forget_freed(self) -> None:
-        """Remove the memory that only this graph uses from `_kept`: later captures in the pool may reuse it.
+        """Let later captures in the pool reuse the memory of intermediate tensors that nothing outside of this graph uses.
 
-        A tensor that an autograd function keeps as an attribute of `ctx`, for example, stays in use. Called at the end of each
-        capture in the pool.
+        Called at the end of each capture in the pool. A tensor that an autograd function keeps as an attribute of `ctx`, for
+        example, is used outside of the graph.
         """
         uses = {_storage(tensor): uses_of_memory(tensor) for tensor in self._intermediates}
         self._kept = {storage for storage in self._kept if uses.get(storage, 0) > self._own_uses[storage]}
@@ -362,7 +365,7 @@ def _tags(operator: Any) -> Container[torch.Tag]:
 
 
 def _with_current_layout(values: Any) -> Any:
-    """Detach tensors, so that their layouts are kept when an operator such as squeeze_ changes the original tensors."""
+    """Return values with tensors detached, so that operators such as squeeze_ do not change the layouts that are recorded."""
     return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
 
 
@@ -372,7 +375,10 @@ def _distinct(values: Any) -> list[torch.Tensor]:
 
 
 def _to_weak(arguments: Any, is_kept: Callable[[torch.Tensor], bool]) -> Any:
-    """Replace tensors that the graph does not keep alive by weak references to their memory, empty ones by new tensors."""
+    """Return arguments with weak references to memory instead of tensors that the graph does not keep alive.
+
+    Empty tensors, which have no memory, are replaced by new tensors.
+    """
 
     def weak(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or is_kept(leaf) or leaf.is_quantized:  # scales are not in the memory
@@ -383,7 +389,7 @@ def _to_weak(arguments: Any, is_kept: Callable[[torch.Tensor], bool]) -> Any:
 
 
 def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
-    """Replace weak references to memory by tensors; `patched` maps the addresses of patched inputs to the tensors to read."""
+    """Return arguments with tensors instead of weak references; `patched` maps addresses of patched inputs to new inputs."""
     return tree_map(lambda leaf: _tensor_at(leaf, patched) if isinstance(leaf, WeakMemory) else leaf, arguments)
 
 
@@ -406,7 +412,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _fill_with_garbage(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
-    """Fill tensors with NaN, integer tensors with their largest value or `integers`, so that tests detect reads of them."""
+    """Fill tensors with NaN, and integer tensors with `integers` or their largest value, so that tests detect reads of them."""
     for tensor in tensors:
         with torch.no_grad(), torch.inference_mode(tensor.is_inference() or torch.is_inference_mode_enabled()):
             if tensor.is_floating_point() or tensor.is_complex():

@@ -23,7 +23,7 @@ from dynx.records import Location
 
 
 class Failure(NamedTuple):
-    """The text of a CaptureFailed, the line of the operation, and the text to use if the function caught torch's error."""
+    """The text and line of a CaptureFailed to raise, and another text for the case that the function caught torch's error."""
 
     text: str
     location: Location | None
@@ -36,16 +36,17 @@ class Failure(NamedTuple):
 
 
 class NameFailures(OperatorMode):
-    """A dispatch mode that notes the first operator that fails in a capture, and the user's line; enter it last.
+    """A dispatch mode that notes the first operator that fails in a capture, and the user's line.
 
-    An error that the function catches is a failure too: after it, the function may not compute what it computes in eager code.
+    It has to be entered after other modes, to see their errors. An error that the function catches is a failure too: after it,
+    the function may not compute what it computes in eager code.
 
     Args:
-        is_invalidated: Returns whether an operator has invalidated the capture without an error. None for the emulator, which
-            raises only CaptureFailed: other errors that the function catches would be raised in eager code too.
+        is_invalidated: Returns whether an operator has invalidated the capture without an error. None for the emulator: what
+            it rejects raises CaptureFailed, so any other error that the function catches is raised in eager code too.
 
     Attributes:
-        first: The first failure, without its exception: the traceback refers to this object and to tensors of the capture.
+        first: The first failure; its exception is not kept, since the traceback would keep tensors of the capture alive.
     """
 
     def __init__(self, is_invalidated: Callable[[], bool] | None = None) -> None:
@@ -66,7 +67,7 @@ class NameFailures(OperatorMode):
             self.first = self.first or Failure(text, call_site(), caught)
             raise
         if self._is_invalidated is not None and self._is_invalidated():
-            raise self._refusal(f"{operator} cannot be captured: CUDA ended the capture")
+            raise self._refusal(f"{operator} cannot be captured: it invalidates the capture")
         if any(isinstance(leaf, torch.Tensor) and leaf.layout in _SPARSE for leaf in tree_leaves(out)):
             raise self._refusal(f"{operator} {_MAKES_SPARSE}")
         return out
@@ -112,7 +113,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the first exception of a chain, which caused the error at the end of the capture."""
+    """Return the first exception of a chain (`__context__`), which caused the error at the end of the capture."""
     while error.__context__ is not None:
         error = error.__context__
     return error
@@ -126,7 +127,7 @@ def _frames(error: BaseException) -> Any:
 
 
 def _seeding() -> set[CodeType]:
-    """Return the code of torch's functions that set seeds, without Dynamo's wrappers, whose code other functions share."""
+    """Return the code objects of torch's functions that set seeds; not of Dynamo's wrappers, which all have the same code."""
     functions = (
         torch.manual_seed,
         torch.seed,

@@ -30,18 +30,18 @@ class CapturedGraph(Protocol):
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
         """Set the tensors that the graph reads as inputs in the next replay.
 
-        They become the sources of the captured copies of inputs or, after `capture_patched`, the memory that input pointers in
-        kernel node parameters point to.
+        In a graph of `capture`, they become the sources of the captured copies of inputs; in a graph of `capture_patched`,
+        pointers in the parameters of kernel nodes are set to them.
 
         Args:
             tensors: One tensor for each input, of the sizes, strides and dtype of the capture.
         """
 
     def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Set the tensors that the graph copies the selected outputs to in the next replay.
+        """Set the tensors to which the graph copies outputs in the next replay: those that `select_clones` selected.
 
         Args:
-            tensors: One tensor for each selected output, of its sizes, strides and dtype.
+            tensors: One tensor for each selected output, of the same sizes, strides and dtype.
         """
 
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
@@ -55,11 +55,11 @@ class CapturedGraph(Protocol):
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         """Let graphs that are captured later in the same memory pool reuse the memory of outputs.
 
-        Memory outside of the pool is kept. Only clones of the outputs may be read after a replay.
+        Outputs in memory outside of the pool are left as they are. From now on, only clones of the outputs may be read.
         """
 
     def raw_cuda_graph(self) -> int:
-        """Return the driver's handle of the graph (a cudaGraph_t), which the user may modify."""
+        """Return the graph as a handle of the CUDA driver (a cudaGraph_t), with which the user may modify it."""
 
     def instantiate(self) -> None:
         """Instantiate the graph again, so that the next replays include changes to the raw graph."""
@@ -69,7 +69,7 @@ class CapturedGraph(Protocol):
 
 
 class Runtime(Protocol):
-    """Captures functions whose tensors are on one device."""
+    """What captures functions as graphs and replays them on one device: CUDA, or the emulator."""
 
     device: torch.device
 
@@ -81,7 +81,7 @@ class Runtime(Protocol):
         """
 
     def is_warmed_up(self) -> bool:
-        """Return whether this thread has run a warm-up: some lazily initialized state belongs to a thread."""
+        """Return whether this thread has called `warm_up`, since some lazily initialized state belongs to a thread."""
 
     def is_capturing(self) -> bool:
         """Return whether the operations of this thread are being captured."""
@@ -90,7 +90,7 @@ class Runtime(Protocol):
         """Return whether sources and targets of memcpy nodes in a graph can be set before a replay."""
 
     def new_pool(self, what: str) -> MemoryPool:
-        """Return a memory pool for captured graphs: the user's, or a new pool; `what` describes the graphs in reports."""
+        """Return a memory pool for captured graphs: the pool that the user passed, or a new one, named `what` in reports."""
 
     def capture(
         self,
@@ -107,7 +107,7 @@ class Runtime(Protocol):
         captured later.
 
         Args:
-            function: Called with the copies of the inputs, again if the capture has to be repeated.
+            function: Called with the copies of the inputs; called again if the capture has to be repeated.
             sources: The inputs that memcpy nodes of the graph copy; `set_sources` replaces them before each replay.
             select_clones: Returns the outputs that memcpy nodes copy to the tensors of `set_targets`.
             pool: Memory pool of the graph; None for the pool that the runtime's graphs share.

@@ -21,7 +21,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def spread_copies(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """Copy tensors to new memory; the order of the copies and the distances between them depend on the seed."""
+    """Return copies of tensors in new memory, at distances from each other and in an order that depend on the seed."""
     rng, copies, gaps = random.Random(seed), dict[int, torch.Tensor](), list[torch.Tensor]()
     for index in rng.sample(range(len(tensors)), len(tensors)):
         tensor = tensors[index]
@@ -57,7 +57,7 @@ class CopiesNotFound(CaptureFailed):
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
     """Find the memcpy node of each copy by its target and source address.
 
-    Comparing only the target is not enough, since the function may write to it again.
+    The target alone does not identify the node: the captured function may copy other tensors to it.
 
     Args:
         nodes: The memcpy nodes of a graph, with their addresses.

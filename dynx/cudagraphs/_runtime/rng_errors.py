@@ -37,7 +37,7 @@ def check_generators(
     if "rng_state" in kwargs:  # as AOTAutograd compiles activation checkpoints for CUDA
         raise CaptureFailed(
             "an activation checkpoint in a compiled function draws from a random number generator of its own"
-            "\n  compile that function with backend='dynx_cudagraphs', which captures it, and nothing around it"
+            "\n  compile that function with backend='dynx_cudagraphs', instead of capturing the code around it"
         )
     raise CaptureFailed(
         f"{operator} draws from a random number generator of its own, which a replay would not advance"

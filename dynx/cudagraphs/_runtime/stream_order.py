@@ -39,7 +39,7 @@ class StreamOrder:
         self.lock = RLock()
 
     def follow(self, stream: int) -> None:
-        """Make the stream with this handle wait for all work so far on the stream that was used last; it becomes the last."""
+        """Make the stream with this handle wait for all work so far on the stream `last`, and store it as `last`."""
         if self.last is not None and self.last != stream:
             event = torch.cuda.Event()
             event.record(self._stream(self.last))
@@ -64,7 +64,7 @@ class StreamOrder:
 
         Args:
             run: Called with the arguments of the returned function.
-            tensors: Memory that `run` uses. Once they are freed, it is reused only after the work on the streams of all calls.
+            tensors: Memory that `run` uses: once it is freed, it is reused only after the work on all streams that used it.
         """
         get_current, lock, known = self._current, self.lock, {self._current()}
         latest: int | None = None
@@ -94,5 +94,5 @@ class StreamOrder:
 
 @cache
 def order_of_draws(device: int) -> StreamOrder:
-    """Return the order of the captures and replays that use the random numbers of a device; captures hold its lock."""
+    """Return the StreamOrder of captures and replays that use the random numbers of a device; captures hold its lock."""
     return StreamOrder(device)

@@ -24,15 +24,15 @@ class Bindings:
 
     Args:
         function: The function, whose code is searched for names.
-        skipped: Locations that are not checked: (id of a dict, name) or (id of the owner, name, index) of an edge's value.
+        skipped: What is not checked, as (id of a dict, name) or (id of an `Edge`'s owner, its name, index of a value).
 
     Attributes:
         modules: The modules that the function uses, without submodules of these.
-        edges: The references through which the values were found.
+        edges: The references (`Edge`) through which the values were found.
         objects: The objects and containers that were found, besides modules.
-        optimizers: The optimizers among them.
+        optimizers: The optimizers among these objects.
         assigned: The names of attributes that the code assigns.
-        variables: The globals that it assigns, its closure variables, and attributes of classes that it may assign.
+        variables: The globals that the code assigns, its closure variables, and attributes of classes that it may assign.
         functions: The functions whose code was searched.
     """
 
@@ -43,18 +43,18 @@ class Bindings:
         self.variables, self.functions, self._absent = search.variables, search.functions, search.absent
 
     def key(self) -> Key:
-        """Return a key that changes if a name gets another value."""
+        """Return a key that differs if a name has another value."""
         return tuple(
             tuple(None if (edge.owner, edge.name, index) in self.skipped else identity_of(value) for index, value in values)
             for edge, values in ((edge, enumerate(edge.values)) for edge in self.edges)
         )
 
     def codes(self) -> list[CodeType]:
-        """Return the code of the functions, which a program can replace."""
+        """Return the code objects of the functions, which a program can replace."""
         return list(map(_code, self.functions))
 
     def held(self) -> list[Any]:
-        """Return the values: while they are held, no other object gets the same id."""
+        """Return the values that the names have: while they are held, no other object gets the same id."""
         return [
             value
             for edge in self.edges
@@ -99,9 +99,10 @@ _code = attrgetter("__code__")
 
 
 def state_read_by(value: Any) -> str:
-    """Return the name of a variable that a function or a method of an Enum reads, or of a class's attribute; "" if none.
+    """Return the name of something changeable that a function, class or Enum member reads; "" if there is nothing.
 
-    Variables whose values are Python modules, functions or classes are ignored.
+    This is a variable that the function or a method of the Enum reads, or an attribute of the class. Variables whose values
+    are Python modules, functions or classes are ignored.
     """
     if isinstance(value, Enum):
         methods = (item for base in type(value).__mro__ if owner_of_class(base) == "user" for item in vars(base).values())
@@ -123,7 +124,7 @@ def tensors_named_by(function: Callable[..., Any]) -> list[torch.Tensor]:
 
 
 def _reads(edges: Sequence[Edge]) -> list[tuple[Callable[[], Values], Values]]:
-    """Return pairs of a function that reads values and the present values; all names in the same dict share a function."""
+    """Return pairs of a function that reads values and the values it returns now; names in the same dict share a function."""
     reads, scopes = [], dict[int, tuple[Scope, dict[str, Any]]]()
     for edge in edges:
         if edge.scope is not None:

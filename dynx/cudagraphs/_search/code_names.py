@@ -34,7 +34,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__")) -> frozenset[str]:
-    """Return the names of attributes in the code of a class: in these methods, and in those that they name."""
+    """Return the names of attributes in the code of these methods of a class, and of the methods that they name."""
     bases = _bases(kind)
     names, pending = set[str](), frozenset(methods)
     while pending:
@@ -56,7 +56,7 @@ def _bases(kind: type) -> list[type]:
 
 
 def _functions_of(method: Any) -> list[FunctionType]:
-    """Return the Python functions of an attribute of a class: of a method, a property or a class method."""
+    """Return the Python functions behind an attribute of a class: a method, property, class method or static method."""
     for attribute in ("fget", "__func__", "func"):
         method = getattr(method, attribute, method) if isinstance(method, _WRAPPERS) else method
     return plain_functions(method) if isinstance(method, FUNCTIONS) else []
@@ -86,18 +86,18 @@ def bound_objects(function: Any) -> tuple[Any, ...]:
 
 
 def cells_of(function: FunctionType) -> list[CellType]:
-    """Return the closure cells of a function that have a value, without that of the class that `super()` reads."""
+    """Return the closure cells of a function that have a value, without the cell `__class__`, which `super()` reads."""
     named = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return [cell for name, cell in named if name != "__class__" and is_filled(cell)]
 
 
 def functions_of_class(kind: type) -> list[FunctionType]:
-    """Return the functions that a class and its bases define, without those of torch and Python."""
+    """Return the functions that a class and its bases define, except bases of torch and Python."""
     return [value for base in _bases(kind) for value in vars(base).values() if type(value) is FunctionType]
 
 
 def where_assigned(name: str, functions: Iterable[FunctionType]) -> str:
-    """Return the line where functions assign a name or an element of a dict, in parentheses after a space; "" if none does."""
+    """Return " (file:line in function)", where one of the functions assigns a name or a dict's element; "" if none does."""
     for code in (code for function in functions for code in _codes(function.__code__) if name):
         if code.co_filename == "<string>":  # code that dataclass or namedtuple generated
             continue
@@ -107,7 +107,7 @@ def where_assigned(name: str, functions: Iterable[FunctionType]) -> str:
 
 
 def _line_of(name: str, code: CodeType) -> int | None:
-    """Return the line where a code object assigns a variable or attribute, or the element of a dict that has this key."""
+    """Return the line where code assigns a variable, attribute, or element of a dict with this name; None if it does not."""
     steps = [(step, step.positions.lineno if step.positions is not None else None) for step in dis.get_instructions(code)]
     of_elements = {line for step, line in steps if step.opname == "STORE_SUBSCR"}
     for step, line in steps:

@@ -32,8 +32,8 @@ def unset_closure_variables(function: Callable[..., Any]) -> list[str]:
 def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
     """Return nn.Modules that together own these parameters, out of all modules that are alive in this process.
 
-    Modules that own most of them are preferred, and among these the module with most submodules: layers without parameters
-    matter too.
+    The modules that own most of the parameters are chosen, and among these the ones with most submodules: the state of layers
+    without parameters matters too.
     """
     missing = {id(param) for param in params}
     if not missing:

@@ -1,4 +1,4 @@
-"""The state of objects that have no attributes to compare: random number generators, iterators, arrays, the environment."""
+"""The state of objects that have no attributes to compare: random number generators, iterators, arrays, `os.environ`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers = count()
 
 
 def reader_of_state(value: Any) -> Callable[[], Values] | None:
-    """Return a function that reads the hidden state of an object, mostly as numbers and text; None if none is compared."""
+    """Return a function that reads the hidden state of an object, mostly as numbers and text; None if it is not compared."""
     kind = type(value)
     if kind is _ENVIRONMENT or value is os.getenv:
         variables = os.environ._data  # type: ignore[attr-defined]  # as bytes: decoding all of them takes longer
@@ -70,7 +70,7 @@ def _reader_of_array(values: Any) -> Callable[[], Values] | None:
 
 
 def _position_of(generator: Any) -> str:
-    """Return the instruction at which a generator waits, and its local variables: numbers and text by value, others by id."""
+    """Return as text the instruction at which a generator waits, and its local variables: numbers and text, ids of others."""
     frame, inner = generator.gi_frame, generator.gi_yieldfrom
     if frame is None:
         return "it has ended"
@@ -80,7 +80,7 @@ def _position_of(generator: Any) -> str:
 
 
 def _position_of_iterator(iterator: Any) -> str:
-    """Return the state of a built-in iterator as text; if it cannot be read, a new text each time, to count as a change."""
+    """Return the state of a built-in iterator as text; if it cannot be read, another text in each call, to count as changed."""
     if isinstance(iterator, count):
         return repr(iterator)
     return str(iterator.__length_hint__() if hasattr(iterator, "__length_hint__") else next(_numbers))

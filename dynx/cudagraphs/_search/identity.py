@@ -1,6 +1,6 @@
 """Compare values for a recording: numbers, text and containers of them by value, everything else by identity.
 
-A class counts as the same while its attributes and methods are the same.
+Classes are compared by their attributes and methods.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def class_dicts(objects: Iterable[object]) -> list[dict[str, Any]]:
 
 
 def class_key(kind: type) -> tuple[tuple[str, Hashable], ...]:
-    """Return names and identities of the attributes of a class, without dunder names that Python may add later."""
+    """Return names and identities of the attributes of a class, except dunder names of data, which Python may add later."""
     return tuple((name, identity_of(value)) for name, value in tuple(vars(kind).items()) if _is_defined(name, value))
 
 

@@ -1,4 +1,4 @@
-"""The groups and states of optimizers, and what they hold: dicts, containers in them, objects, tensors."""
+"""The parameter groups and the state of optimizers, and what they hold: dicts, containers in these, objects, tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Optimizers = Sequence[torch.optim.Optimizer]
 
 
 def groups_of(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the groups of all optimizers, each once: a wrapper may share those of the optimizer that it wraps."""
+    """Return the parameter groups of all optimizers, each once: a wrapper may share the groups of the optimizer it wraps."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
     return list({id(group): group for group in groups}.values())
 
@@ -48,13 +48,13 @@ def containers_of(optimizers: Optimizers) -> list[Any]:
 
 
 def nested_containers(optimizers: Optimizers) -> list[Any]:
-    """Return the dicts, lists and deques nested in groups and states, which are not watched for changes."""
+    """Return the dicts, lists and deques nested in the dicts of `dicts_of`, without the lists of parameters."""
     own = {*map(id, dicts_of(optimizers)), *(id(group["params"]) for group in groups_of(optimizers))}
     return [container for container in containers_of(optimizers) if id(container) not in own]
 
 
 def objects_in(optimizers: Optimizers) -> list[Any]:
-    """Return the objects in groups and states that are neither containers nor tensors, numbers or text."""
+    """Return the elements of the containers of `containers_of`, without containers, tensors, numbers and text."""
     values = (
         value
         for container in containers_of(optimizers)
@@ -72,6 +72,6 @@ def defaults_of(optimizers: Optimizers) -> list[dict[str, Any]]:
 
 
 def tensors_in_state(optimizers: Optimizers, params: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the tensors in the state of these parameters; Adagrad creates them before its first step."""
+    """Return the tensors in the state of these parameters; there may be some before the first step, as in Adagrad."""
     states = [state for states in states_of(optimizers) for param in params if isinstance(state := states.get(param), dict)]
     return [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]

@@ -54,7 +54,7 @@ def content_reader(container: Any) -> Callable[[], Values]:
 
 
 def used_reader(container: Any) -> Callable[[], Values]:
-    """Return a function that reads the length of a long container, and the modules and tensors in it."""
+    """Return a function that reads the length of a container and the modules and tensors in it, for long containers."""
     if isinstance(container, dict):
         keys = sorted((key for key, value in tuple(container.items()) if is_used(value)), key=_sort_key)
         return lambda: (len(container), *map(container.get, keys))
@@ -86,7 +86,7 @@ def slot(descriptor: Any, owner: Any) -> Values:
 
 
 def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool] | None:
-    """Return a predicate that is true while no dict in `absent` has one of the names paired with it; None without names.
+    """Return a predicate that is true while no dict in `absent` has a name of the set it is paired with; None without names.
 
     A dict keeps the order in which names were added: while its length and its last name are the same, no name was added.
     """
@@ -136,7 +136,7 @@ def hooks_of(module: nn.Module) -> list[Any]:
 
 
 def values_of_thread(value: threading.local) -> dict[str, Any]:
-    """Return the attributes that an object has in this thread."""
+    """Return the attributes that a `threading.local` has in this thread."""
     attributes: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")
     return attributes
 
@@ -177,7 +177,7 @@ def is_mutable(kind: type) -> bool:
 
 
 def is_of_library(value: Any) -> bool:
-    """Return whether a value is a Python module that is not the user's."""
+    """Return whether a value is a Python module of a library (or torch, dynx, Python), not of the user."""
     return issubclass(type(value), ModuleType) and owner_of_module(value) != "user"
 
 

@@ -103,7 +103,7 @@ class Search:
         absent: By id of a dict or class: its attributes, and the names that the code may look up but that are not in it.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
-        optimizers: The optimizers among them.
+        optimizers: The optimizers among these objects.
         functions: The functions whose code was searched.
         variables: The globals that the code assigns, its closure variables, and attributes of classes that it may assign.
         assigned: The names of attributes that the code assigns.
@@ -158,7 +158,7 @@ class Search:
         return is_tensor(value) or kind in PLAIN or (kind is FunctionType and self._is_followed(value))
 
     def _leading_to(self, addresses: list[int]) -> set[int]:
-        """Return the ids of these objects, and of the objects through which the search reached them."""
+        """Return the ids of objects in `addresses`, and of the objects through which the search reached these."""
         owners = dict[int, list[int]]()
         for edge in self._edges:
             for value in edge.values:
@@ -171,7 +171,7 @@ class Search:
         return leading
 
     def _follow(self, owner: Any, name: str, read: Callable[[], Values], scope: Scope | None = None) -> None:
-        """Add the values that `read` returns to the search; they may change, so they are checked in later calls."""
+        """Add the values that `read` returns to the search, with an Edge by which later calls can read them again."""
         values = read()
         self._edges.append(Edge(id(owner), name, values, read, scope, type(owner).__name__))
         self._queue += values
@@ -285,7 +285,7 @@ class Search:
                 self._follow(value, slot.__name__, partial(slot_value, slot, value))
 
     def _names_in_class(self, kind: type) -> frozenset[str]:
-        """Return the names in those methods of a class that the code searched so far names."""
+        """Return the names of attributes in the methods of a class whose names occur in the code that was searched so far."""
         if kind not in self._names_of:
             is_searched = module_of(kind).partition(".")[0] not in _NOT_SEARCHED
             self._names_of[kind] = names_of_class(kind, self.names | self._names_of_objects) if is_searched else frozenset()
@@ -308,7 +308,7 @@ class Search:
             self._visit_class(kind, self.names - _MAKING)
 
     def _visit_class(self, kind: type, names_in_code: Set[str]) -> None:
-        """Search the attributes and methods of a class and its bases that have these names, or that Python calls."""
+        """Search the attributes and methods of a class and its bases that have one of these names, or that Python calls."""
         if type(kind) is not type:
             self._follow_constant(kind, type(kind))
         if issubclass(kind, Enum):
@@ -327,7 +327,7 @@ class Search:
                     self._queue += functions_behind(attributes[name])
 
     def _visit_contents(self) -> None:
-        """Search the containers and objects in those attributes of modules that the code of their classes names."""
+        """Search the containers and objects in attributes of modules, if the `forward` methods of their classes read them."""
         modules = [module for outer in self.modules for module in outer.modules()]
         named = {kind: names_of_class(kind) for kind in set(map(type, modules)) if not module_of(kind).startswith("torch.")}
         self.names = self.names.union(*named.values())
@@ -400,7 +400,7 @@ def functions_behind(value: Any) -> list[Any]:
 
 
 def _methods_of_python(attributes: Scope) -> Set[str]:
-    """Return the names of special methods, such as `__enter__`, which Python calls without code that names them."""
+    """Return the names of special methods, such as `__enter__`, which Python calls although no code names them."""
     return {name for name, value in attributes.items() if name.startswith("__") and functions_behind(value)}
 
 
@@ -419,7 +419,10 @@ def _common(scope: Scope, names: Set[str]) -> list[str]:
 
 
 def _has_own_check(owner: Any) -> bool:
-    """Return whether attributes are checked separately (of nn.Modules), or never change (of Python modules of libraries)."""
+    """Return whether attributes of an object need no check by name: of nn.Modules and their classes, and of libraries.
+
+    The former are checked separately, the latter do not change.
+    """
     return is_of_library(owner) or is_module(owner) or (_is_class(owner) and issubclass(owner, nn.Module))
 
 

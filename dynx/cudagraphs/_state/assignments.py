@@ -29,9 +29,9 @@ class Place(NamedTuple):
 
     Attributes:
         values: The dict of the object's attributes, or the container.
-        text: Its name in messages; "" for the names of the attributes.
+        text: How messages name an assigned element; "" for an attribute, which is named by its own name.
         keeps_objects: Whether tensors, or objects with tensors, that a capture assigns may stay: replays write to their memory.
-        is_shared: Whether other threads may assign to it during the capture.
+        is_shared: Whether other threads may assign to `values` during the capture.
     """
 
     values: Any
@@ -55,10 +55,10 @@ def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | Non
 
 
 class Assignments:
-    """A snapshot of attributes, containers and variables, with which their state after a capture is compared.
+    """A snapshot of attributes, containers and variables before a capture, with which they are compared after it.
 
     Args:
-        places: The attributes and containers that are copied.
+        places: The attributes and containers, of which shallow copies are kept.
         variables: Globals, closure variables and attributes of classes that the function's code may assign.
         names: Names of attributes that the code assigns.
     """
@@ -71,7 +71,7 @@ class Assignments:
         self._names, self._read = set(names), _ReadMemory()
 
     def and_of(self, others: Iterable[Assignments]) -> Assignments:
-        """Add the snapshots of `others`, except of attributes and containers that this one has; return this one."""
+        """Add the snapshots in `others`, except of attributes and containers that this snapshot has; return this snapshot."""
         known = {id(place.values) for place, _ in self._before}
         for other in others:
             self._before += [each for each in other._before if id(each[0].values) not in known]
@@ -84,7 +84,7 @@ class Assignments:
         return self._read
 
     def settle(self) -> str:
-        """Return the names of what the function assigned and a replay would not; "" if there is none, else undo everything."""
+        """Return the names of what the function assigned and a replay would not, and undo the assignments; else return ""."""
         names = [name for place, before in self._before for name in self._refused(place, before)]
         for variable, before in self._variables:
             change = _Change(variable.path, before, variable.get())
@@ -143,7 +143,7 @@ def _is_change(change: _Change) -> bool:
 
 
 def _changes(now: Any, before: Any) -> Iterator[_Change]:
-    """Yield the items of a dict or list that were added, removed or replaced since `before`."""
+    """Yield the items of the dict or list `now` that were added, removed or replaced since its copy `before` was made."""
     then, later = _by_key(before), _by_key(now)
     for key in {**then, **later}:
         change = _Change(key, then.get(key, _MISSING), later.get(key, _MISSING))
@@ -161,7 +161,7 @@ def _assign(values: Any, before: Any) -> None:
 
 
 class _ReadMemory(OperatorMode):
-    """A mode that records the memory of the arguments of operators."""
+    """A dispatch mode that records the addresses of the arguments of operators."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class _ReadMemory(OperatorMode):
         return operator(*args, **(kwargs or {}))
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Return whether an operator got the memory of a tensor as an argument."""
+        """Return whether an operator had an argument in the memory of a tensor."""
         return _has_memory(tensor) and _address(tensor) in self._addresses
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -42,20 +43,22 @@ class Compared(NamedTuple):
 
 def predicate_of(parts: Sequence[Compared], device_type: str) -> Predicate:
     """Return a fast predicate that is true while `parts`, and the settings of torch that calls depend on, are unchanged."""
-    is_unchanged = unchanged(_each_once(part.dicts for part in parts))
     tensors = list(filter(has_address, _each_once(part.tensors for part in parts)))
-    addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
-    are_same = _same(parts, device_type)
-
-    def is_same() -> bool:
-        return is_unchanged() and _are_at(tensors, addresses, indices) and are_same()
-
-    return all_of([is_same, *(other for part in parts for other in part.others)])
-
-
-def _same(parts: Sequence[Compared], device_type: str) -> Predicate:
+    are_in_place = partial(_are_at, tensors, [tensor.data_ptr() for tensor in tensors], list(range(len(tensors))))
+    first: list[Predicate] = [unchanged(_each_once(part.dicts for part in parts)), are_in_place]
+    others = [other for part in parts for other in part.others]
     objects, functions = _each_once(part.objects for part in parts), _each_once(part.functions for part in parts)
     lists = _each_once(part.lists for part in parts)
+    is_unchanged = all_of([*first, _same(objects, functions, lists, device_type), *others])
+    if modes_of_program():
+        return is_unchanged
+    # torch's check fails for settings that a call does not depend on too, such as grad mode: `is_unchanged` decides then
+    _, count_dispatch_modes = counts_of_modes()
+    return all_of([*first, sameness_check(objects, functions, lists), *others], count_dispatch_modes, is_unchanged)
+
+
+def _same(objects: Sequence[Any], functions: Sequence[Any], lists: Sequence[list[Any]], device_type: str) -> Predicate:
+    """Return a predicate that compares what `sameness_check` compares, but only those settings that a call depends on."""
     kinds, codes, elements = list(map(type, objects)), [each.__code__ for each in functions], list(map(list, lists))
     settings, modes = settings_of(device_type), list(map(id, modes_of_program()))
     count_function_modes, count_dispatch_modes = counts_of_modes()
@@ -70,22 +73,23 @@ def _same(parts: Sequence[Compared], device_type: str) -> Predicate:
             and all(map(are_identical, lists, elements))
         )
 
-    if modes:
-        return is_equal
-    is_as_before = sameness_check(objects, functions, lists)
-    # torch's check fails for settings that a call does not depend on too, such as grad mode: `is_equal` decides then
-    return lambda: (is_as_before() and not count_dispatch_modes()) or is_equal()
+    return is_equal
 
 
-def all_of(checks: Sequence[Predicate]) -> Predicate:
-    """Return a predicate that is true while all of one or more predicates are true. It has no loop, to be fast in each call."""
-    if len(checks) == 1:
-        return checks[0]
-    first, second, *others = checks
-    if not others:
-        return lambda: first() and second()
-    rest = all_of(others)
-    return lambda: first() and second() and rest()
+def all_of(
+    checks: Sequence[Predicate], count: Callable[[], int] | None = None, otherwise: Predicate | None = None
+) -> Predicate:
+    """Return a predicate that is true while all checks are true and `count` is 0, or `otherwise` is true.
+
+    It is one expression, since a Python function for each check would take as long as the checks, in each call.
+    """
+    names: dict[str, Any] = {f"check{index}": check for index, check in enumerate(checks)}
+    terms = [f"{name}()" for name in names]
+    if count is not None:
+        terms.append("not count()")
+    expression = " and ".join(terms) + (" or otherwise()" if otherwise is not None else "")
+    predicate: Predicate = eval(f"lambda: {expression}", {**names, "count": count, "otherwise": otherwise})
+    return predicate
 
 
 def _each_once(values: Iterable[Sequence[Any]]) -> list[Any]:

@@ -60,13 +60,13 @@ def _compared(dicts: Dicts) -> Predicate:
     return lambda: list(map(len, held)) == lengths and all(map(is_, chain.from_iterable(d.values() for d in held), values))
 
 
-class _Flag:
-    """A flag that the dict watcher sets when one of the dicts registered for it changes."""
+class _Flag(list[None]):
+    """A list with one element, which the dict watcher clears when one of the dicts registered for it changes.
 
-    __slots__ = ("__weakref__", "is_changed")
+    Its length is read without a call of a Python function.
+    """
 
-    def __init__(self) -> None:
-        self.is_changed = False
+    __slots__ = ("__weakref__",)
 
 
 # by the ids of a dict and a flag; a dict that is freed calls its watchers too
@@ -82,13 +82,13 @@ def _watcher() -> int:
 
 
 def _watched(dicts: Dicts) -> Predicate:
-    flag = _Flag()
+    flag = _Flag([None])
     addresses = tuple({id(d) for d in dicts})
     for d in dicts:
         ctypes.pythonapi.PyDict_Watch(_watcher(), ctypes.py_object(d))
         _flags.setdefault(id(d), {})[id(flag)] = ref(flag)
     finalize(flag, _forget, id(flag), addresses)  # without references to the dicts, which may refer to the flag
-    return lambda: not flag.is_changed
+    return flag.__len__  # type: ignore[return-value]
 
 
 def _forget(flag: int, addresses: Sequence[int]) -> None:
@@ -104,7 +104,7 @@ def _forget(flag: int, addresses: Sequence[int]) -> None:
 def _on_change(event: int, address: int, key: int, value: int) -> int:
     for reference in tuple(_flags.get(address, {}).values()):
         if (flag := reference()) is not None:
-            flag.is_changed = True
+            flag.clear()
     return 0
 
 

@@ -32,7 +32,7 @@ from dynx.cudagraphs._state.process_state import modes_of_program, process_key
 
 
 class State(Protocol):
-    """The state that a recording depends on, besides the layout of its arguments."""
+    """The state that a recording depends on, besides its arguments: it is compared before each replay."""
 
     def key(self) -> Key:
         """Return a hashable key of the state; equal states have equal keys."""
@@ -47,15 +47,15 @@ class State(Protocol):
         """Return a text for messages that names what differs between two keys."""
 
     def assignments(self) -> Assignments:
-        """Return a snapshot of what the function may assign."""
+        """Return a snapshot of the attributes, containers and variables that the function may assign to."""
         return Assignments(())
 
     def begin_capture(self) -> None:
-        """Record the values that are not checked, before a capture."""
+        """Store the present values of attributes and elements that are not checked (see `TrainedState`), before a capture."""
         return
 
     def end_capture(self) -> bool:
-        """Start to check the unchecked values that the capture did not assign; return whether there are any."""
+        """From now on, check the values of `begin_capture` that the capture did not assign; return whether there are any."""
         return False
 
     def changed_by_call(self, before: Key) -> str:
@@ -64,7 +64,7 @@ class State(Protocol):
 
 
 class Unchecked(State):
-    """No state: the user promises that it stays unchanged (`unsafe_skip_checks`)."""
+    """The state with `unsafe_skip_checks`: nothing is compared, since the user promises that nothing changes."""
 
     def key(self) -> Key:
         return ()
@@ -128,15 +128,15 @@ class Used:
         return [{name: value for name, value in d.items() if (id(d), name) not in skipped} for d in self.dicts]
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return the tensors of modules, of their attributes, and those that the function names; each once."""
+        """Return parameters and buffers, tensors in attributes of modules, and tensors that the function reads; each once."""
         attributes = (value for d in self.attributes() for value in d.values() if issubclass(type(value), torch.Tensor))
         tensors = [*tensors_of(self.outer), *attributes, *self.bindings.tensors()]
         return list({id(tensor): tensor for tensor in tensors}.values())
 
     def tensors_of_program(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the tensors whose layouts are compared: not parameters and running statistics of torch's own layers.
+        """Return those of the tensors whose layouts are compared: all but parameters and statistics of torch's own layers.
 
-        These are many, and programs do not transpose them.
+        Those are many, and programs do not transpose them.
         """
         layers = [module for module in self.modules if type(module).__module__.startswith("torch.")]
         own = {id(param) for layer in layers for param in layer._parameters.values()}
@@ -207,7 +207,7 @@ class ModuleState(State):
         return predicate_of([self.compared()], self._device_type)
 
     def compared(self) -> Compared:
-        """Return what the predicate compares."""
+        """Return the values that `predicate` compares."""
         used = self._used()
         tensors = list(filter(has_address, self._tensors(used)))
         checks = [] if (is_bound := used.bindings.check(set(map(id, used.dicts)))) is None else [is_bound]
@@ -257,7 +257,7 @@ def _attributes_of(d: dict[str, Any]) -> Attributes:
 
 
 class PatchedParamsState(ModuleState):
-    """The state of modules whose parameters and buffers may be replaced, since the pointers to them are patched."""
+    """The state of modules whose parameters and buffers may be replaced, since replays set the pointers to them."""
 
     def _attributes(self, used: Used) -> tuple[Attributes, ...]:
         numbers = {id(tensor): number for number, tensor in enumerate(tensors_of(used.outer))}
@@ -271,7 +271,7 @@ class PatchedParamsState(ModuleState):
         return _without(super().held(), patched)
 
     def _tensors(self, used: Used) -> list[torch.Tensor]:
-        """Return the tensors whose addresses are checked: all except parameters and buffers, which are patched."""
+        """Return the tensors whose addresses are checked: all except parameters and buffers, whose pointers are set."""
         patched = {id(tensor) for tensor in tensors_of(used.outer)}
         return [tensor for tensor in used.tensors() if id(tensor) not in patched]
 
@@ -299,13 +299,13 @@ class GradState(ModuleState):
 
 
 def changes_of(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
-    """Yield the attributes of modules and the values of names that differ between two keys."""
+    """Yield each difference between two keys in attributes of modules and in values that the function reads by name."""
     yield from _changed_attributes(used, old, new)
     yield from _changed_values(used, old, new)
 
 
 class Change(NamedTuple):
-    """A difference between two keys."""
+    """A difference between two keys in the value of an attribute, variable or element."""
 
     place: Hashable  # the location, as in `Bindings.skipped`; None if it is not known
     text: str
@@ -335,7 +335,10 @@ def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Chan
 
 
 def _text_of(used: Used, edge: Edge) -> str:
-    """Return the name of an edge, with the line that assigns it or, for an element, the variable that holds its container."""
+    """Return the name of the variable, attribute or element to which `edge` refers, for messages.
+
+    A line where the name is assigned or, for an element, the variable that holds its container follows in parentheses.
+    """
     if edge.name:
         return f"{edge}{where_assigned(edge.name, used.bindings.functions)}"
     leading = (other for other in used.bindings.edges if other.name and any(id(value) == edge.owner for value in other.values))

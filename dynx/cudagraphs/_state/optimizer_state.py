@@ -1,4 +1,4 @@
-"""Compare the groups and the state of optimizers: numbers by their value, tensors by their address."""
+"""Compare the parameter groups and the state of optimizers: numbers by their value, tensors by their address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dynx.cudagraphs._state.comparison import Compared
 
 
 def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
-    """Return options and defaults, numbers in the state, and attributes of parameters, each with its name for messages.
+    """Return the options, defaults and numbers in the state of optimizers, and attributes of parameters, each with its name.
 
     A tensor is represented by its address and layout, since its value may change in place.
     """
@@ -50,7 +50,7 @@ def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
 
 
 def step_of(optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
-    """Return the `step` in the attributes of an optimizer, where schedulers set it (None if unset), and that of its class."""
+    """Return the attribute `step` of an optimizer, which schedulers set (None if unset), and the method `step` of its class."""
     return vars(optimizer).get("step"), type(optimizer).step
 
 
@@ -63,7 +63,7 @@ def layouts_of(optimizers: Optimizers) -> Hashable:
 
 
 def compared(optimizers: Optimizers) -> Compared:
-    """Return what is compared in each call: groups, state and `step` of the optimizers, and that steps have no hooks."""
+    """Return what is compared in each call: parameter groups, state and `step` of the optimizers; step hooks must be absent."""
     held = [*(optimizer.param_groups for optimizer in optimizers), *(group["params"] for group in groups_of(optimizers))]
     nested = [(container, _hashable(container)) for container in nested_containers(optimizers)]
     checks = [_has_its_own(optimizer) for optimizer in optimizers]
@@ -81,7 +81,7 @@ def compared(optimizers: Optimizers) -> Compared:
 
 
 def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
-    """Return a predicate that is true while `state`, `param_groups` and the own `step` of an optimizer are the same."""
+    """Return a predicate that is true while an optimizer has the same dicts in `state` and `param_groups`, and same `step`."""
     state, groups, own = optimizer.state, optimizer.param_groups, vars(optimizer).get
     values, members, step = list(state.values()), list(groups), own("step")
 
@@ -97,7 +97,10 @@ def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
 
 
 def _hashable(value: Any) -> Hashable:
-    """Return a tensor as its address and layout, since its value may change in place; containers by element, else the text."""
+    """Return a hashable form of a value: containers by element, numbers and other objects as their `repr`.
+
+    A tensor is represented by its address and layout, since its value may change in place.
+    """
     if isinstance(value, torch.Tensor):
         return layout_of(value)
     if isinstance(value, (list, tuple, set, deque)):

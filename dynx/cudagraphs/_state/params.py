@@ -11,11 +11,10 @@ from torch import nn
 
 
 def leaf_of(param: torch.Tensor) -> torch.Tensor:
-    """Return a new autograd leaf that shares the memory of a parameter; the parameter itself where it must not be replaced.
+    """Return a new autograd leaf that shares the memory of a parameter; the parameter itself if it must not be replaced.
 
-    The AccumulateGrad node of a parameter runs on the stream on which the parameter was first used. While results of an
-    earlier call keep that node alive, a capture, which runs on a stream of its own, would have to wait for the other
-    stream, and fails.
+    The AccumulateGrad node of a parameter runs on the stream on which the parameter was first used. If results of an earlier
+    call keep that node alive, a capture, which uses a stream of its own, would have to wait for that stream, which fails.
     """
     return nn.Parameter(param.detach()) if may_be_replaced(param) else param
 

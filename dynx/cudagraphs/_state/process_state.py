@@ -11,7 +11,7 @@ from dynx._torch.compilation.in_use import active_modes
 
 
 def process_key(device_type: str) -> Hashable:
-    """Return a key of the active modes and of the settings, except grad mode, that operators and results depend on."""
+    """Return a key of the active torch modes, and of settings (except grad mode) that the results of operators depend on."""
     return *settings_of(device_type), *map(id, modes_of_program())
 
 
@@ -27,5 +27,5 @@ def settings_of(device_type: str) -> tuple[Hashable, ...]:
 
 
 def modes_of_program() -> list[Any]:
-    """Return the modes that are active on this thread, without those of dynx."""
+    """Return the dispatch and torch function modes that are active on this thread, except those of dynx."""
     return [mode for mode in active_modes() if not type(mode).__module__.startswith("dynx.")]

@@ -17,8 +17,9 @@ from dynx.cudagraphs._state.module_state import ModuleKey, ModuleState, Used, ch
 class TrainedState(ModuleState):
     """The state of modules that a training step trains.
 
-    Attributes and elements to which each step assigns tensors, or objects that hold tensors, are not checked. They keep the
-    tensors of the capture, whose memory replays overwrite. What only the first step assigned is checked like everything else.
+    Attributes of modules and elements of containers to which each step assigns tensors, or objects that hold tensors, are not
+    checked. They keep the tensors of the capture, whose memory replays overwrite. What only the first step assigned is checked
+    like everything else.
     """
 
     _before_capture: Mapping[Hashable, Any] = {}  # the values that are not checked, by location
@@ -59,7 +60,7 @@ class TrainedState(ModuleState):
             self._skipped = skipped
 
     def changed_by_call(self, before: Key) -> str:
-        """Return a text that names a number, module or setting that a call changed; stop checking where it assigned tensors."""
+        """Return the name of a number, module or setting that a call changed, or ""; stop checking what got tensors."""
         old, new, used = ModuleKey(*before), ModuleKey(*self.key()), self._used()
         changed = list(changes_of(used, old, new))
         self._skipped |= {change.place for change in changed if change.is_kept}
@@ -69,7 +70,7 @@ class TrainedState(ModuleState):
 
 
 class StepState(TrainedState):
-    """The state that an optimizer's `step` reads besides groups and `state`: its attributes, objects in them, and names.
+    """The state that an optimizer's `step` reads besides `param_groups` and `state`: attributes, and values read by name.
 
     Args:
         optimizer: The optimizer.
@@ -89,7 +90,7 @@ class StepState(TrainedState):
         return list({id(optimizer): optimizer for optimizer in found}.values())
 
     def where_assigned(self, name: str) -> str:
-        """Return the line that assigns a name or the element of a dict, in parentheses after a space; "" if none does."""
+        """Return " (file:line in function)", where `step` assigns a name or a dict's element; "" if it does not."""
         return where_assigned(name, self._used().bindings.functions)
 
     def _places(self, used: Used) -> list[Place | None]:

@@ -38,7 +38,7 @@ class TrainingState(State):
         params: All parameters that were passed to `train_step`.
         optimizer: The optimizer; None if this part of an accumulated step does not call it.
         scaler: The gradient scaler.
-        others: Modules that own parameters and that are not found from the code of the loss.
+        others: Modules that own parameters and that are not found by the names in the code of the loss.
         begins: Whether this part of an accumulated step is the first, which resets gradients.
     """
 
@@ -71,7 +71,7 @@ class TrainingState(State):
         return () if self._step is None else self._step.key()
 
     def _check_hooks(self, optimizers: Optimizers) -> None:
-        """Raise UsageError if a recording cannot train the parameters, for example since a hook was registered."""
+        """Raise UsageError if a replay could not train the parameters, for example since a hook was registered."""
         named = [(str(number), param) for number, param in enumerate(self._params) if param.requires_grad]
         check_parameters(named, self._device)
         for optimizer in optimizers:
@@ -150,7 +150,7 @@ class TrainingState(State):
         return predicate_of([*parts, optimizer_state.compared(optimizers)] if optimizers else parts, self._device.type)
 
     def _own(self) -> Compared:
-        """Return what is compared besides modules and optimizers: the parameters and the scaler."""
+        """Return what is compared in each call besides modules and optimizers: the parameters and the scaler."""
         params, need, has_hooks = self._params, list(map(needs_gradient, self._params)), gradient_hooks_check(self._params)
         checks = [lambda: list(map(needs_gradient, params)) == need and not has_hooks()]
         if frozen := self._frozen_with_gradients():

@@ -39,7 +39,7 @@ def check_numbers(accumulate: int, clip_grad_norm: float | None) -> None:
 def named_params(params: Iterable[Any]) -> list[Named]:
     """Return pairs of name and parameter; parameters that were passed without names are named by their index.
 
-    Raises UsageError for other objects, and where no parameter needs gradients.
+    Raises UsageError for objects that are not parameters, and if no parameter requires grad.
     """
     if isinstance(params, nn.Module):
         raise UsageError(f"params is a module of type {type(params).__name__}\n  pass its parameters()")
@@ -65,7 +65,7 @@ def check_examples(examples: Sequence[Any], device: torch.device | None) -> None
 
 
 def check_parameters(named: Sequence[Named], device: torch.device) -> None:
-    """Raise UsageError for the first parameter that a recording cannot train."""
+    """Raise UsageError for the first parameter that a replay could not train."""
     for name, param in named:
         if why := _why_not_trainable(param, device):
             raise UsageError(f"parameter {name} {why}")
@@ -105,9 +105,9 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | N
 
     Args:
         optimizer: The optimizer.
-        named: The parameters that may get gradients; None for an optimizer inside of another optimizer.
+        named: The parameters that may get gradients, with their names; None for an optimizer inside of another optimizer.
         scaler: The gradient scaler.
-        accumulate: Calls over which gradients accumulate.
+        accumulate: Number of calls over which gradients accumulate.
     """
     kind = type(optimizer).__name__
     if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
@@ -144,7 +144,7 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | N
 
 
 def check_wrappers(named: Sequence[Named]) -> None:
-    """Raise UsageError if a DDP or DataParallel module anywhere in the process wraps the parameters."""
+    """Raise UsageError if any DDP or DataParallel module that exists in the process wraps one of the parameters."""
     params = {id(param) for _, param in named}
     modules = (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
     for wrapper in (module for module in modules if issubclass(type(module), _WRAPPERS)):

@@ -44,32 +44,32 @@ def check(
 ) -> CheckReport:
     """Call a function eagerly and compiled, and compare everything that the calls did.
 
-    Both sides run in copies of the function's arguments, closure, globals, class attributes and modules, so that the program's
-    objects, cache entries, counters and RNG states stay unchanged. After each call, `check` compares the result; all mutations;
-    which objects are the same, and which tensors share memory; the exception; the output on stdout; the RNG states; and the
-    gradients of the result.
+    Both sides, eager and compiled, use copies of the function's arguments, closure, globals, class attributes and modules, so
+    that the program's objects, cache entries, counters and RNG states stay unchanged. After each call, `check` compares the
+    result; all mutations; which objects are the same, and which tensors share memory; the exception; the output on stdout; the
+    RNG states; and the gradients of the result.
 
     Args:
         fn: A function, method or module, compiled or not; a compiled function keeps its backend and `fullgraph`.
-        args: Positional arguments.
+        args: Positional arguments of the first calls.
         inputs: Arguments of further calls: for each call a tuple of positional arguments, or a single argument. Other sizes
             and values reveal missing guards.
-        calls: Number of calls with each set of arguments. The second call reveals effects that only tracing has.
+        calls: Number of calls with each set of arguments. The second call reveals effects that occur only while Dynamo traces.
         isolate: `"copy"`: copy objects without calling the user's code. An object that cannot be copied, such as an open file,
-            is used by both sides and listed in `shared`. `"fork"`: also run each side in a forked process with one thread, so
-            that nothing is shared; a compiled function that ends its process is a difference. Not with CUDA.
+            is used by both sides and listed in `CheckReport.shared`. `"fork"`: also run each side in a forked process with one
+            thread, so that nothing is shared; a compiled function that ends its process is a difference. Not with CUDA.
         state: Further objects that the function changes, by name, if neither its code nor its arguments lead to them: modules,
             classes, lists, dicts, sets, or objects with attributes.
         backend: A backend of torch.compile. Default: the backend of `fn`, or "eager" if `fn` is not compiled.
-        rtol: Relative tolerance for numbers. If `atol` is None too, the defaults of `torch.testing.assert_close` apply.
+        rtol: Relative tolerance for numbers. If `rtol` and `atol` are None, the defaults of `torch.testing.assert_close` apply.
         atol: Absolute tolerance.
         rng: `"aligned"`: inductor draws the random numbers of eager code (`fallback_random`), so that dropout can be compared.
             `"as is"`: inductor draws its own random numbers, and results that depend on them differ.
-        change: A function that is called after all calls, on each side, in its copies; then all calls are made again. Compiled
-            code has to notice the change, such as that of an attribute, a hook or an environment variable.
+        change: A function that changes something, such as an attribute, a hook or an environment variable. It is called on each
+            side after all calls, and changes the copies; then all calls are made again. Compiled code has to notice the change.
         bisect: Find the first node of a graph whose compilation causes a difference, by about log2(number of nodes) further
             comparisons.
-        kwargs: Keyword arguments.
+        kwargs: Keyword arguments of all calls.
 
     Returns:
         A `CheckReport` with `ok`, `diffs`, `stage` (at which a difference begins), `graph_breaks`, `is_vacuous` (whether
@@ -114,7 +114,7 @@ def _check_options(rng: str, change: Any, isolate: str, *, bisect: bool) -> None
     if isolate == "fork":
         refuse_if_impossible()
         if bisect:
-            raise UsageError('bisect=True needs one process\n  pass isolate="copy"')
+            raise UsageError('bisect=True needs one process, and isolate="fork" runs several\n  pass isolate="copy"')
 
 
 def _compared(program: Program, backend: Any) -> Trial:
@@ -122,7 +122,8 @@ def _compared(program: Program, backend: Any) -> Trial:
         return compare(program, backend, watches=True)
     except RecursionError:
         raise UsageError(
-            "the arguments or variables are nested deeper than Python's recursion limit\n  raise it with sys.setrecursionlimit"
+            "the arguments or variables are nested deeper than Python's recursion limit\n"
+            "  raise the limit with sys.setrecursionlimit"
         ) from None
 
 
@@ -147,7 +148,7 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
 
 
 def _settings(program: Program) -> Mapping[str, bool]:
-    """Return torch's settings on the compiled side that differ from the user's."""
+    """Return the settings that a check changes for the compiled side, by full name, if the user's value differs."""
     wanted = {DONATED_BUFFER: False, AUTOGRAD_CACHE: False}
     if program.aligns_random_numbers:
         wanted[FALLBACK_RANDOM] = True
@@ -155,12 +156,12 @@ def _settings(program: Program) -> Mapping[str, bool]:
 
 
 def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
-    """Return each graph break once; Dynamo reports it again when it compiles the frame of that line by itself."""
+    """Return one graph break per line and reason; Dynamo reports a break again if it compiles the inlined frame separately."""
     return {(one.location.own, one.reason): one for one in reversed([*breaks])}.values()
 
 
 def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
-    """Add the stage at which the differences begin and, with `bisect`, the node."""
+    """Return the report with the stage of compilation at which differences begin and, with `bisect`, the first node."""
     if report.outcome != "different":
         return report
     stage = first_stage(program, backend, report.diffs)
@@ -214,7 +215,7 @@ def _original_and_settings(fn: Any, backend: Any) -> tuple[Any, Any, bool]:
 
 
 def _location_of(fn: Any) -> Location | None:
-    """Return the first line of the function behind a callable."""
+    """Return the location of the first line of a callable's function; None if it has no Python code."""
     function = unwrap(fn).function
     code = getattr(function, "__code__", None)
     return location_of(RawFrame(code.co_filename, first_line(code), code.co_qualname)) if code is not None else None

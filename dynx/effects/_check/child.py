@@ -1,4 +1,4 @@
-"""Run a part of a check in a forked child process, and return only its result."""
+"""Run a part of `dynx.check` in a forked child process, and return only the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ChildDied(Exception):
-    """The child process ended without a result; the text says how, such as "signal SIGSEGV"."""
+    """The child process ended without a result; the message of the exception says how, such as "signal SIGSEGV"."""
 
 
 def refuse_if_impossible() -> None:
@@ -66,7 +66,7 @@ def in_child(work: Callable[[], T]) -> T:
 
 
 def packed(value: Any) -> bytes:
-    """Return a value as bytes, with the current elements of its tensors."""
+    """Serialize a value to bytes, with the current elements of its tensors."""
     buffer = BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
@@ -84,7 +84,7 @@ def _fork() -> int:
 
 
 def _run(work: Callable[[], Any], file: IO[bytes]) -> None:
-    """Write the result or exception of a function to a file, and end the process without running `atexit` handlers."""
+    """Call a function, write its result or exception to a file, and end the process without running `atexit` handlers."""
     code = 1
     try:
         torch.set_num_threads(1)
@@ -107,7 +107,7 @@ def _run(work: Callable[[], Any], file: IO[bytes]) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an exception that can be pickled, with the same text."""
+    """Return the exception itself if it can be pickled, else a RuntimeError with its class and message as text."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - pickling may raise anything

@@ -1,4 +1,8 @@
-"""Compare the outcomes of an eager call and a compiled call."""
+"""Compare the outcomes of an eager call and a compiled call.
+
+An `Outcome` describes each object that a call returned or could change by a `Fact` (class and value), stored by path: the
+expression that leads to the object, such as `args[0].weight`.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,14 @@ _RTOL_OF_FLOATS = 1.3e-6  # default of `torch.testing.assert_close` for float32
 
 
 class Tolerance(NamedTuple):
-    """How far numbers may differ; None for the tolerances of `torch.testing.assert_close`."""
+    """How far numbers may differ, relatively and absolutely; None for the defaults of `torch.testing.assert_close`."""
 
     rtol: float | None = None
     atol: float | None = None
 
 
 class Difference(NamedTuple):
-    """A difference; with both values as tensors, if numbers differ."""
+    """A difference between the eager and the compiled call; if numbers differ, with both values as tensors."""
 
     diff: Diff
     eager: torch.Tensor | None = None
@@ -40,7 +44,7 @@ def _plain(path: str, eager: str, compiled: str, kind: DiffKind, call: int) -> D
 
 
 def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:
-    """Yield the differences of a call: exception, result and state, output, random numbers, gradients."""
+    """Yield the differences between an eager and a compiled call: exception, facts, output on stdout, RNG states, gradients."""
     yield from _of_errors(eager.error, compiled.error, call)
     yield from _of_facts(eager, compiled, call, tolerance)
     if eager.output != compiled.output:
@@ -58,7 +62,10 @@ def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Toleran
 
 
 def differences_of_leaks(eager: Sequence[Leak], compiled: Sequence[Leak], call: int) -> Iterator[Difference]:
-    """Yield the differences of objects that were not copied, so that each side changed them in its own process."""
+    """Yield the differences between the leaks of both sides: objects that were not copied, and that the calls changed.
+
+    Each side ran in a forked process of its own, and changed the object there.
+    """
     one, other = ({leak.path: leak for leak in leaks} for leaks in (eager, compiled))
     for path in dict.fromkeys([*one, *other]):
         before = (one.get(path) or other[path]).before
@@ -110,12 +117,12 @@ def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance
 
 
 def is_below(path: str, outer: str) -> bool:
-    """Return whether `path` leads through the object at `outer`."""
+    """Return whether `path` leads through the object at the path `outer`: `args[0].weight` is below `args[0]`."""
     return path.removeprefix("attributes of ") == outer or (path.startswith(outer) and path[len(outer)] in ".[{ ")
 
 
 def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) -> tuple[DiffKind, str] | None:
-    """Return the kind of a difference, and how a compiled tensor differs; None if both facts are equal."""
+    """Return the kind of difference between two facts, and how tensors differ, as text; None if the facts are equal."""
     if eager is None or compiled is None:
         return ("sharing" if "memory" in (getattr(eager, "kind", ""), getattr(compiled, "kind", "")) else "missing"), ""
     if eager.kind != compiled.kind or eager.kind in ("same", "memory"):
@@ -130,7 +137,7 @@ def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) ->
 
 
 def _numbers(fact: Fact | None) -> torch.Tensor | None:
-    """Return the tensor or number of a fact as a new tensor; None for other facts."""
+    """Return the value of a fact as a new tensor if it is a tensor, a float or a complex number, else None."""
     if fact is not None and fact.kind == "tensor":
         return fact.value.clone()
     return torch.tensor(fact.value) if fact is not None and isinstance(fact.value, (float, complex)) else None

@@ -19,7 +19,7 @@ _LOW = (torch.bfloat16, torch.float16)
 
 
 class RecordDraws(TorchDispatchMode):
-    """Keeps the results of random operators, in order, and the 16-bit dtypes in which operators computed."""
+    """A dispatch mode that records the results of random operators, in order, and the 16-bit dtypes of all results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class RecordDraws(TorchDispatchMode):
 
 
 class ReplayDraws(TorchDispatchMode):
-    """Makes random operators return their recorded results, converted to their current dtype.
+    """A dispatch mode in which random operators return the recorded results, converted to the dtype that the call asks for.
 
     Raises:
         IndexError: More random operators run than were recorded.
-        ValueError: A random operator is not the recorded one.
+        ValueError: A random operator runs where another one was recorded.
     """
 
     def __init__(self, draws: list[tuple[Any, Any]]) -> None:

@@ -1,4 +1,8 @@
-"""Describe objects as facts by path, without running the user's code; two runs that did the same have equal facts."""
+"""Describe all objects that a call may change, without running the user's code.
+
+Each object is described by a `Fact` (class and value) and stored by path: the expression that leads to the object, such as
+`args[0].weight`. Two runs that did the same have equal facts.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +52,11 @@ Facts = dict[str, Fact]
 
 
 class Description:
-    """Facts about all objects that are reachable from the roots, and the leaf tensors that require gradients.
+    """The facts about all objects that are reachable from the roots, and the leaf tensors that require gradients.
 
     Args:
-        roots: The objects by path.
-        functions: Functions whose closures, defaults and attributes are among the roots already.
+        roots: The objects to begin with, by path.
+        functions: Functions that are described without closure, defaults and attributes, because these are roots themselves.
     """
 
     def __init__(self, roots: Mapping[str, Any], functions: Iterable[FunctionType] = ()) -> None:
@@ -136,7 +140,7 @@ class Description:
         self._describe_attributes(path, value)
 
     def _describe_array(self, path: str, value: Any) -> None:
-        """Describe an array or number of NumPy."""
+        """Add the facts about a NumPy array or a NumPy number."""
         name = f"{_name_of(type(value))} {value.dtype}"
         if value.dtype.hasobject and value.dtype.names is None:
             self.facts[path] = Fact(name, value.shape, "items", shown(list(value.flat)))
@@ -208,7 +212,7 @@ def _same(cls: str, path: str) -> Fact:
 
 
 def shown(value: Any, depth: int = 0) -> str:
-    """Render an object for a difference: containers with their items, tensors with sizes and dtype."""
+    """Return an object as text for the report of a difference: containers with their items, tensors with sizes and dtype."""
     if issubclass(type(value), torch.Tensor):
         if value.is_nested or is_lazy(value):
             return f"a {type(value).__name__}"
@@ -231,7 +235,7 @@ def shown(value: Any, depth: int = 0) -> str:
 
 
 def _name_of(cls: type) -> str:
-    """Return the qualified name of a class without the function that it is defined in."""
+    """Return the qualified name of a class, without the name of an enclosing function."""
     return cls.__qualname__.rpartition("<locals>.")[2]
 
 

@@ -1,4 +1,7 @@
-"""Find the objects of the program itself that calls change outside of their copies, by comparing before and after."""
+"""Find leaks: objects of the program itself that the calls of a check changed, although the calls should change only copies.
+
+All objects of the program are described before the calls, and compared afterwards.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ _CHANGED_BY_COMPILATIONS: tuple[Owner, ...] = ("torch", "dynx", "python")  # the
 
 
 def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Iterable[ModuleType]) -> Watch:
-    """Start to watch the objects of a program, including its modules and the local variables of all callers.
+    """Return a Watch that remembers the objects of a program, including its modules and the local variables of all callers.
 
     Args:
-        roots: The function, the arguments and the further state of the calls, by path.
-        backend: Not watched, as it may hold what changes, such as a list of the graphs that it compiled.
+        roots: Pairs of path and object: the function, the arguments and `state` of the check.
+        backend: The backend, which is not watched, since it may change its own objects, such as a list of compiled graphs.
         libraries: Library modules that the function uses; their data is watched too.
     """
     modules = _modules_by_owner()
@@ -33,7 +36,7 @@ def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Ite
 
 
 def leaks_in(watch: Watch) -> tuple[Leak, ...]:
-    """Return the objects that have changed since the watch began."""
+    """Return a Leak for each object that has changed since the watch was created."""
     return tuple(Leak(*changed) for changed in watch.changed())
 
 
@@ -46,7 +49,7 @@ def _modules_by_owner() -> dict[Owner, dict[str, ModuleType]]:
 
 
 def _ids_held_by(modules: Iterable[ModuleType]) -> set[int]:
-    """Return the ids of the objects that modules hold."""
+    """Return the ids of the values of all attributes of these modules."""
     ids: set[int] = set()
     for module in modules:
         ids.update(map(id, tuple(vars(module).values())))

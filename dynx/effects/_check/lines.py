@@ -1,4 +1,7 @@
-"""Find the user's line that caused a difference: the line of the last mutation of the object."""
+"""Find the user's line that caused a difference: the line of the last mutation of the object.
+
+Differences name an object by its path (`closure.total`), Dynamo's side effects by its source (`L['x']`).
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ _LOCAL = re.compile(r"^L\['(\w+)'\]")
 
 
 def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tuple[Diff, ...]:
-    """Return the differences, each with the line of its mutation unless it already has a line.
+    """Return the differences; to those without a line, add the line that mutated the object.
 
     Args:
-        diffs: The differences of a check.
-        records: The records of the compilations, including `FrameEffects`.
+        diffs: The differences between eager and compiled calls.
+        records: The records of the compilations; the `FrameEffects` among them list the side effects.
         fn: The function that is checked.
     """
     names = _Names(fn)
@@ -43,7 +46,10 @@ def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tup
 
 
 def _effects(records: Iterable[Record]) -> Iterator[Effect]:
-    """Yield the side effects that have a line: the repeated ones, then the lost ones from the last to the first."""
+    """Yield the side effects that have a line.
+
+    Effects that the compiled code repeats come first; then those that it does not repeat (lost), from the last to the first.
+    """
     found = [effect for record in records if isinstance(record, FrameEffects) for effect in record.effects]
     known = [effect for effect in found if effect.location is not None]
     yield from (effect for effect in known if not effect.is_lost)
@@ -51,7 +57,11 @@ def _effects(records: Iterable[Record]) -> Iterator[Effect]:
 
 
 def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | None:
-    """Return the line of the last effect with the longest path to the object at `path`, else of the last effect below it."""
+    """Return the line of the side effect that best fits the object at `path`; None if no effect fits.
+
+    That is an effect on the object, or else on the nearest object that contains it, or else on an object inside of it. Among
+    several, it is the last.
+    """
     above = [(len(source), index) for index, (source, _) in enumerate(effects) if source == path or is_below(path, source)]
     below = [(0, index) for index, (source, _) in enumerate(effects) if is_below(source, path)]
     best = max(above or below, default=None)
@@ -70,7 +80,7 @@ class _Names:
         self._positional = ("self",) if is_bound else ()
 
     def paths_of(self, effect: Effect) -> Iterator[str]:
-        """Yield the paths that the mutated object may have in differences."""
+        """Yield the paths by which differences may name the object that the effect mutated."""
         source = effect.source
         match = _LOCAL.match(source)
         name = match[1] if match is not None else source if effect.kind == "cell" else None

@@ -1,4 +1,7 @@
-"""`Program`: the function of a check, its calls, and how the calls are made and compared."""
+"""`Program`: the function of a check, its calls, and how the calls are made and compared.
+
+A check has an eager and a compiled side. Each side has a world: a copy of the function's arguments and variables.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,21 @@ class Program(NamedTuple):
     aligns_random_numbers: bool = True
 
     def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
-        """Return a side that calls the function eagerly, in a new world."""
+        """Return a `Side` that calls the function eagerly, in new copies of arguments and variables (`World`)."""
         world = self._world(in_double=in_double)
         return Side(world, world.fn, random, self.changed_at)
 
     def compiled(self, backend: Any, random: dict[str, Any], stack: ExitStack) -> Side:
-        """Return a side that calls the compiled function, in a new world; its code objects are copies until `stack` closes."""
+        """Return a `Side` that calls the compiled function, in new copies of arguments and variables (`World`).
+
+        Until `stack` closes, the user's functions have copies of their code objects, to which the new cache entries belong.
+        """
         world = self._world()
         stack.enter_context(own_code(world.functions))
         return Side(world, compile_apart(world.fn, backend, fullgraph=self.fullgraph, in_place=True), random, self.changed_at)
 
     def roots(self) -> Iterator[tuple[str, Any]]:
-        """Yield the original objects, of which the calls use copies, by path."""
+        """Yield path and original of each object that the calls copy: the function, the arguments, `state` and `change`."""
         yield getattr(self.fn, "__qualname__", "self").rpartition("<locals>.")[2], self.fn
         for call in self.calls:
             yield from ((f"args[{index}]", value) for index, value in enumerate(call.args))

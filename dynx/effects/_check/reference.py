@@ -1,4 +1,4 @@
-"""Distinguish rounding from errors, by comparing with eager code in double precision."""
+"""Distinguish rounding errors from wrong results, by comparing with eager code in double precision."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class MakeSide(Protocol):
 
 
 def beyond_rounding(found: Sequence[Difference], make_side: MakeSide) -> list[Difference]:
-    """Return the differences that are larger than the rounding errors of eager code.
+    """Return the differences that rounding does not explain, judged by the rounding errors of eager code.
 
     Args:
-        found: All differences.
-        make_side: Returns a side that runs eager code in single or double precision; called only if numbers differ.
+        found: All differences between the eager and the compiled calls.
+        make_side: Returns a `Side` that calls the function eagerly, `in_double` precision or in the function's own precision.
     """
     numeric = {one.diff.call for one in found if _is_rounded(one)}
     if not numeric:
@@ -70,7 +70,13 @@ def _tensors(outcome: Outcome) -> dict[str, torch.Tensor]:
 
 
 def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor], low: Collection[torch.dtype]) -> bool:
-    """Return whether the compiled tensor is about as exact as the eager one; `low`: 16-bit dtypes that eager code used."""
+    """Return whether the compiled tensor is about as exact as the eager tensor.
+
+    Args:
+        difference: The difference, with both tensors.
+        exact: The tensors that eager code computed in double precision, by path.
+        low: The 16-bit dtypes that eager code used.
+    """
     eager, compiled, wanted = difference.eager, difference.compiled, exact.get(difference.diff.path)
     if wanted is None or eager is None or compiled is None or wanted.shape != eager.shape or not wanted.numel():
         return False

@@ -1,4 +1,4 @@
-"""Call a function in its world, eagerly or compiled, and describe the outcome of each call."""
+"""Call a function, eagerly or compiled, in its world (copies of its arguments and variables), and describe each outcome."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _raised(error: BaseException) -> Raised:
 
 
 class Outcome(NamedTuple):
-    """The outcome of one call; it can be pickled."""
+    """What one call returned and changed, its exception, output, RNG states and gradients; can be pickled."""
 
     facts: Facts
     error: Raised | None
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     gradients: dict[str, torch.Tensor] | str  # of leaf tensors, by path; an error message if there are none
 
     def errors(self) -> Iterator[str]:
-        """Yield the error messages of the call and its gradients."""
+        """Yield the error message of the call and that of computing its gradients, if there are any."""
         if self.error is not None:
             yield self.error.message
         if isinstance(self.gradients, str):
@@ -60,13 +60,13 @@ class Outcome(NamedTuple):
 
 
 class Side:
-    """Calls a function in its world; each call continues with the random numbers of the previous call.
+    """One side of a check: calls the eager or the compiled function in a world, and keeps the RNG states between calls.
 
     Args:
-        world: The world in which the function runs.
-        call: The function of the world, compiled or not.
+        world: The copies of arguments and variables that the calls use.
+        call: The world's copy of the function, compiled or not.
         random: The states of the random number generators before the first call.
-        changed_at: The index of the call before which the world's `change` is called; None if it is not called.
+        changed_at: The index of the call before which `change` is called; None if the check has no `change`.
     """
 
     def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any], changed_at: int | None = None) -> None:
@@ -75,7 +75,7 @@ class Side:
         world.enter_context(self._context)
 
     def run(self, index: int) -> Outcome:
-        """Call the function with the arguments of this index."""
+        """Make the call with this index, and return its outcome."""
         if index == self._changed_at:
             self._change()
         call = self.world.calls[index]
@@ -96,7 +96,7 @@ class Side:
         return Outcome(description.facts, error, _ADDRESS.sub("0x…", output.getvalue()), self.random, gradients)
 
     def _change(self) -> None:
-        """Call the function `change` of the check; raise UsageError if it raises."""
+        """Call the function that the user passed as `change=`; raise UsageError if it raises."""
         with self.world.entered(), self._settings_restored():
             try:
                 with contextlib.redirect_stdout(io.StringIO()):
@@ -105,12 +105,12 @@ class Side:
                 where = _raised(error).location
                 at = f"\n  at {where}" if where is not None else ""
                 raised = f"change raised {type(error).__name__}: {error}{at}"
-                raise UsageError(f"{raised}\n  pass a function that returns") from error
+                raise UsageError(f"{raised}\n  pass change= a function that does not raise") from error
             self.random = random_states()
 
     @contextlib.contextmanager
     def _settings_restored(self) -> Iterator[None]:
-        """Begin with the RNG states that the previous call left, and restore torch's modes at the end."""
+        """Set the RNG states that the previous call left; at the end, restore torch's modes (grad mode, default dtype, …)."""
         with without_modes():
             modes = _modes()
             set_random_states(self.random)
@@ -122,7 +122,7 @@ class Side:
 
 
 def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
-    """Return the gradients of all computed tensors, without accumulating them; an error message if that fails."""
+    """Return the gradients of the leaf tensors, by path, without setting `.grad`; the error message if autograd fails."""
     results = list(description.computed.values())
     if not results or not description.leaves:
         return {}
@@ -141,7 +141,7 @@ def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
 
 
 def _weights(result: torch.Tensor) -> torch.Tensor:
-    """Return a different weight for each element of a result: with equal weights, the gradient of a softmax is 0."""
+    """Return `grad_outputs` for a result, different for each element: with equal ones, the gradient of a softmax is 0."""
     steps = torch.arange(result.numel(), device=result.device, dtype=torch.float64).reshape(result.shape)
     return (0.5 + (steps * 0.618034) % 1).to(result.dtype)
 
@@ -185,7 +185,7 @@ def _set_modes(modes: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def random_restored() -> Iterator[None]:
-    """Restore the random number generators at the end."""
+    """At the end, restore the RNG states of torch, Python and NumPy."""
     states = random_states()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Find where a difference begins: the stage of compilation, then the node of the graph."""
+"""Find where a difference between eager and compiled code begins: the stage of compilation, then the node of the graph."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _OF_BACKENDS = {"aot_eager": 2, "aot_eager_decomp_partition": 3}  # number of st
 
 
 class Stage(NamedTuple):
-    """A stage of compilation, and a backend whose last stage it is."""
+    """A stage of compilation, and a backend that compiles up to this stage, such as "AOTAutograd" and "aot_eager"."""
 
     name: str
     backend: Any
 
 
 class FirstNode(NamedTuple):
-    """The first node of a graph whose compilation makes the difference."""
+    """The first node of a graph that causes a difference when it is compiled."""
 
     text: str
     location: Location | None
 
 
 def first_stage(program: Program, backend: Any, diffs: Collection[Diff]) -> Stage:
-    """Return the first stage at which one of the differences occurs."""
+    """Return the first stage of compilation after which one of the differences occurs."""
     name = name_of(backend)
     stages = _STAGES[: _OF_BACKENDS.get(name, len(_STAGES) if name == "inductor" else 1)]
     paths = {diff.path for diff in diffs}
@@ -48,15 +48,16 @@ def first_stage(program: Program, backend: Any, diffs: Collection[Diff]) -> Stag
 
 
 def name_of(backend: Any) -> str:
-    """Return the name of a backend: its name in torch, or that of the function or class."""
+    """Return the name of a backend: its name in torch, or the name of its function or class."""
     known = backend if isinstance(backend, str) else getattr(backend, "compiler_name", None)
     return known or getattr(backend, "__name__", None) or type(backend).__qualname__
 
 
 def first_node(program: Program, backend: Any, diffs: Collection[Diff]) -> FirstNode | None:
-    """Return the first node whose compilation causes a difference, by bisection; the nodes after it run eagerly.
+    """Return the first node that causes one of the differences when it is compiled; None if it cannot be found.
 
-    None if the difference does not occur again, or if the backend cannot compile a part of a graph.
+    By bisection: the first nodes are compiled, and the others run eagerly. The node cannot be found if the differences do not
+    occur again, or if the backend cannot compile a part of a graph.
     """
     paths = {diff.path for diff in diffs}
     compile_graph = torch_backend(backend) if isinstance(backend, str) or not callable(backend) else backend
@@ -80,7 +81,7 @@ def first_node(program: Program, backend: Any, diffs: Collection[Diff]) -> First
 
 
 class _Prefix:
-    """A backend that compiles the first `limit` nodes of all graphs with another backend, and runs the others eagerly."""
+    """A backend that compiles the first `limit` nodes, counted over all graphs, with `backend`, and runs the others eagerly."""
 
     def __init__(self, backend: Callable[..., Any], limit: int) -> None:
         self._backend, self._left = backend, limit
@@ -120,7 +121,7 @@ def _argument(split: GraphModule, node: Any, by_name: dict[str, Any]) -> Any:
 
 
 class _Compiled(nn.Module):
-    """A compiled function as a module, which a graph can call."""
+    """An nn.Module that calls a compiled function, since FX graphs can call modules."""
 
     def __init__(self, compiled: Callable[..., Any], *, is_single: bool) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""`compare`: compare eager and compiled calls once, in new copies of the world."""
+"""`compare`: make all calls of a check eagerly and compiled, each side in new copies of arguments and variables (`World`).
+
+A leak is an object of the program itself, not a copy, that the calls changed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _NO_GRADIENTS = "autograd's threading in combination with fork-based multiproces
 
 
 class Trial(NamedTuple):
-    """The result of a comparison."""
+    """The result of comparing all eager calls with all compiled calls once."""
 
     diffs: tuple[Diff, ...]  # the first difference of each path
     records: Sequence[Record]  # of the compilations
@@ -43,14 +46,14 @@ class Trial(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Objects that both sides used: their number by class, and the classes whose state cannot be compared."""
+    """The objects that eager and compiled calls both used: their number by class, and the classes that cannot be compared."""
 
     counts: Mapping[str, int]
     unread: tuple[str, ...]
 
 
 def compare(program: Program, backend: Any, *, watches: bool = False) -> Trial:
-    """Make all calls eagerly and compiled, and return the differences; with `watches` also the leaks."""
+    """Make all calls eagerly and compiled, and compare them; with `watches`, also find leaks."""
     compared = (_in_children if program.forks else _in_turn)(program, backend, watches=watches)
     first = {one.diff.path: one.diff for one in reversed(compared.found)}
     diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), compared.records, program.fn)
@@ -70,7 +73,7 @@ class _Compared(NamedTuple):
 
 
 def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
-    """Make each call eagerly, then compiled, in this process."""
+    """In this process, make each call eagerly and then compiled, and return what differs."""
     records: list[Record] = []
     found: list[Difference] = []
     raised: list[str] = []
@@ -98,7 +101,7 @@ def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
 
 
 def _in_children(program: Program, backend: Any, *, watches: bool) -> _Compared:
-    """Make all eager calls in one forked process, and all compiled calls in another."""
+    """Make all eager calls in one forked process and all compiled calls in another, and return what differs."""
     states = random_states()
     try:
         expected = in_child(lambda: _eager_outcomes(program, backend, states, watches=watches))
@@ -163,14 +166,14 @@ def _in_child_result(outcomes: list[bytes], side: Side, states: dict[str, Any], 
 
 
 def _shared_by(side: Side) -> Shared:
-    """Return the classes of the objects that a world shares with the program."""
+    """Return which objects the side did not copy, so that it shares them with the program and the other side."""
     names = [class_name(type(value)) for value in side.world.shared]
     unread = [class_name(type(value)) for value in side.world.shared if has_unknown_state(value)]
     return Shared(Counter(names), tuple(dict.fromkeys(unread)))
 
 
 def class_name(cls: type) -> str:
-    """Return the full name of a class."""
+    """Return the name of a class with its module, `torch.nn.modules.linear.Linear`."""
     return f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
 
 
@@ -178,14 +181,14 @@ def _outcome(side: Side, index: int) -> bytes:
     outcome: Outcome = side.run(index)
     if any(_NO_GRADIENTS in text for text in outcome.errors()):
         raise UsageError(
-            "a forked process cannot compute gradients here: torch has started its threads for them\n"
+            "a forked process cannot compute gradients here: autograd has already started its threads\n"
             '  pass isolate="copy", or check before the program\'s first backward'
         )
     return packed(outcome)  # serialize now: the next call may change the same tensors
 
 
 def _without_rounding(program: Program, found: list[Difference], states: dict[str, Any]) -> list[Difference]:
-    """Return the differences that are larger than rounding errors; all, if the user passed a tolerance."""
+    """Return the differences that are larger than rounding errors; if the user passed `rtol` or `atol`, return all."""
     if program.tolerance != Tolerance():
         return found
 
@@ -202,7 +205,10 @@ def _positions(found: list[Difference], kept: list[Difference]) -> list[int]:
 
 @contextmanager
 def _as_before(program: Program, records: list[Record]) -> Iterator[None]:
-    """Record compilations, without recompile limits and donated buffers; remove their traces from torch at the end."""
+    """Compile without recompile limits and donated buffers, and add the records of the compilations to `records`.
+
+    At the end, restore torch's settings, and remove the cache entries, global names and counts that the compilations left.
+    """
     with (
         without_limits(),
         nothing_remains(),

@@ -1,1 +1,1 @@
-"""A copy of everything that a function reads and changes, in which it can run without changing the program."""
+"""`World`: copies of everything that a function reads and changes, so that calls of the function do not change the program."""

@@ -22,7 +22,7 @@ class _Entry(NamedTuple):
 
 
 def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
-    """Return a cached function with the same parameters and a copy of the cache; return a library's function itself.
+    """Return a copy of a function with `lru_cache` and of its cached results; a function of a library is not copied.
 
     torch traces `__wrapped__` and ignores the cache, so `__wrapped__` of the copy is the original function.
     """
@@ -42,7 +42,7 @@ def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
 
 
 class _Called:
-    """Returns prepared results; when none is left, calls a function."""
+    """A callable that fills the cache of a copy: it returns `results`; when none is left, it calls the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -53,10 +53,11 @@ class _Called:
 
 
 def _entries_of(value: Any, *, is_typed: bool) -> Iterator[_Entry]:
-    """Yield the entries of the cache, the most recently used entry last.
+    """Yield the entries of an `lru_cache`, the most recently used entry last.
 
-    An unbounded cache is a dict from keys to results, a bounded cache a dict from keys to links. The function refers to the
-    key, result and class of each link, one after the other (Modules/_functoolsmodule.c, `lru_cache_tp_traverse`).
+    An unbounded cache is a dict from keys to results, a bounded cache a dict from keys to nodes of a linked list. For a bounded
+    cache, `gc.get_referents` returns the key, result and class of each node in turn (Modules/_functoolsmodule.c,
+    `lru_cache_tp_traverse`).
     """
     referents = gc.get_referents(value)
     marks = {id(referent) for referent in referents if type(referent) is object}

@@ -1,4 +1,4 @@
-"""Give functions temporary code objects, so that compiling them does not touch the cache entries of the caller."""
+"""Give functions temporary code objects, so that compiling them leaves the cache entries of the program unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import CodeType, FunctionType
 
 @contextmanager
 def own_code(functions: Iterable[FunctionType]) -> Iterator[None]:
-    """Replace the code objects of functions by temporary copies; torch attaches cache entries to code objects."""
+    """Replace the code objects of functions by copies, to which torch attaches new cache entries; restore them at the end."""
     originals = {function: function.__code__ for function in functions}
     copies: dict[CodeType, CodeType] = {}
     try:

@@ -1,4 +1,7 @@
-"""`Contents`: the items of a container as a variable, for a container in `state`, which keeps its identity."""
+"""`Contents`: the items of a container that the user passed in `state=` of `dynx.check`.
+
+The container keeps its identity; while `World.entered()` is active, its items are replaced by copies.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from dynx.effects._world.layout import built_in_base
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The items of a list, set, deque or dict, which a world replaces while it is entered."""
+    """The items of a list, set, deque or dict, with methods to read and replace them."""
 
     path: str
     owner: Any

@@ -1,7 +1,7 @@
 """Copy objects without running the user's code; the copies share objects and tensor memory as the originals do.
 
 `copy.deepcopy` would call overridden `__reduce__`, `append` and `__setitem__`, which may have side effects. Functions, classes
-and modules are not copied, since torch compares them by identity: while a world is entered, their variables have other values.
+and modules are not copied, since torch compares them by identity. Instead, `World` temporarily sets their variables to copies.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from dynx.effects._world.wrappers import copy_wrapper, deep_copy
 
 
 class Copier:
-    """Copies objects; an object that is copied twice has one copy. The objects in the attributes are not copied.
+    """A copier of objects, which copies each object once. Its attributes list objects that it found and did not copy.
 
     Args:
         in_double: Convert floating-point tensors to double precision.
 
     Attributes:
-        shared: Objects that cannot be copied, such as a lock, an open file or a generator.
+        shared: Objects that cannot be copied, such as a lock, an open file or a generator; the original is used.
         functions: The functions that were found.
         classes: The classes that were found, and the classes of copied objects.
         modules: The modules that were found.
@@ -55,7 +55,7 @@ class Copier:
         self.loggers: list[Logger] = []
 
     def copy(self, value: Any) -> Any:
-        """Return the copy of a value."""
+        """Return the copy of a value, or the value itself if it is not copied."""
         cls = type(value)
         if issubclass(cls, type):
             self.classes.setdefault(value)

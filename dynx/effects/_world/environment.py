@@ -1,4 +1,4 @@
-"""`Environment`: the copy of the environment variables in a world."""
+"""`Environment`: a copy of the environment variables, which the calls of a check change instead of those of the process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Environment:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Set the environment variables to this copy; at the end, save their values and restore the originals."""
+        """Set the environment variables to this copy; at the end, save them into the copy, and restore the originals."""
         before = dict(os.environ)
         _change(before, self._values)
         try:
@@ -28,14 +28,14 @@ class Environment:
             _change(self._values, before)
 
     def changes(self) -> dict[str, str | None]:
-        """Return the variables that were changed in this environment, while it is entered."""
+        """Return the variables that have changed since the copy was made, None if removed; use it inside `entered()`."""
         now = dict(os.environ)
         names = sorted(name for name in {*now, *self._first} if not name.startswith(_SET_BY_INDUCTOR))
         return {name: now.get(name) for name in names if now.get(name) != self._first.get(name)}
 
 
 def _change(now: dict[str, str], values: dict[str, str]) -> None:
-    """Change the environment variables of the process from `now` to `values`."""
+    """Set the environment variables of the process to `values`; `now` is their current state."""
     for name in now.keys() - values.keys():
         del os.environ[name]
     for name, value in values.items():

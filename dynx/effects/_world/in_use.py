@@ -14,7 +14,10 @@ from dynx.effects._world.layout import attributes_of, is_of_torch
 
 
 def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of active modes and the dicts of global module hooks; call `copy` with the other objects."""
+    """Yield the attributes of active modes and the dicts of global module hooks, as variables to copy.
+
+    Objects without such a variable are passed to `copy`: the root logger, functions of custom operators, classes of modes.
+    """
     copy(logging.root)
     for functions in functions_of_custom_ops(_is_not_of_torch):
         for function in functions:

@@ -1,4 +1,4 @@
-"""Read objects by the built-in class that defines their memory layout, without running the user's code."""
+"""Classify and read objects by the C class that defines their memory layout, without running the user's code."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ OF_COMPILATION = re.compile(r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether a value is immutable or never copied: a number, string, class, module, or member of an Enum."""
+    """Return whether a value is immutable, or must not be copied: a number, string, class, module, or member of an Enum."""
     return is_class_of_constants(type(value)) or is_function_of_c(value)
 
 
@@ -89,7 +89,7 @@ def is_class_of_constants(cls: type) -> bool:
 
 
 def is_of_torch(value: Any) -> bool:
-    """Return whether an object of torch exists once in a process, such as a cache, a device or a process group."""
+    """Return whether a value is an object of torch that exists once in a process, such as a cache or a process group."""
     return is_class_of_torch(type(value))
 
 
@@ -132,7 +132,7 @@ def _is_of_c(cls: type) -> bool:
 
 
 def is_container(cls: type) -> bool:
-    """Return whether a class is one of `CONTAINERS`; deque and defaultdict are heap types since Python 3.12."""
+    """Return whether a class is in `CONTAINERS` (list, dict, deque, …), compared by identity."""
     return any(cls is container for container in CONTAINERS)
 
 
@@ -142,18 +142,18 @@ _VIEWS: dict[type, Callable[[Any], Any]] = {
 
 
 def is_class_of_views(cls: type) -> bool:
-    """Return whether a class is that of the keys, values or items of a dict."""
+    """Return whether a class is the class of a dict view: of `keys()`, `values()` or `items()`."""
     return cls in _VIEWS
 
 
 def view_of(value: Any) -> tuple[Callable[[Any], Any], Any] | None:
-    """Return the method that creates a dict view, such as `dict.keys`, and the dict; None for other objects."""
+    """Return for a dict view the method that creates it, such as `dict.keys`, and the dict; None for other objects."""
     make = _VIEWS.get(type(value))
     return None if make is None else (make, gc.get_referents(value)[0])
 
 
 def slots_of(value: Any) -> Iterator[tuple[str, MemberDescriptorType, Any]]:
-    """Yield the name, descriptor and value of each slot (`__slots__`) of an object that is set."""
+    """Yield name, descriptor and value of each slot (`__slots__`) of an object; skip slots without a value."""
     for cls in type(value).__mro__:
         if "__slots__" not in cls.__dict__:
             continue

@@ -1,4 +1,8 @@
-"""`Parts`: the objects that an object refers to, and its own state, read without running the user's code."""
+"""`Parts`: the objects that an object refers to, and its own state, read without running the user's code.
+
+The parts of a list are its items, with labels such as `[0]`; those of other objects are their attributes, with labels such as
+`.weight`. The own state is a value that can be compared, such as the shape and a checksum of a tensor.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +62,7 @@ Item = tuple[str, Any]  # a label, such as ".weight" or "[0]", and an object
 
 
 class Parts(NamedTuple):
-    """The objects that an object refers to, their labels, and the object's own state, which can be compared."""
+    """The objects that an object refers to, with labels (`.weight`, `[0]`), and the object's own state for comparison."""
 
     labels: Sequence[str]
     objects: Sequence[Any]
@@ -70,9 +74,9 @@ _EMPTY = Parts((), ())
 
 
 class Readers(dict[type, Reader | None]):
-    """The function that reads the objects of each class, selected once for each class.
+    """A dict from each class to the function that reads the parts of its objects; filled when a class is first looked up.
 
-    The user's code can change a class: create new readers after such code has run.
+    The user's code may change a class, so create new Readers after it has run.
     """
 
     def __missing__(self, cls: type) -> Reader | None:
@@ -80,13 +84,13 @@ class Readers(dict[type, Reader | None]):
         return reader
 
     def parts_of(self, value: Any) -> Parts | None:
-        """Return the parts of an object; None if it cannot change, or belongs to torch, a library or the process."""
+        """Return the parts of an object; None for immutable objects, library modules and internals of torch or dynx."""
         read = self[type(value)]
         return None if read is None else read(value)
 
 
 def _reader_of(cls: type) -> Reader | None:
-    """Return the function that reads the objects of a class; None if they have no parts to read."""
+    """Return the function that reads the parts of the objects of a class; None if their parts are not read."""
     if issubclass(cls, type):
         return _of_class
     if issubclass(cls, ModuleType):
@@ -104,7 +108,7 @@ def _reader_of(cls: type) -> Reader | None:
 
 
 def _reader_of_items(cls: type) -> Reader:
-    """Return the function that reads the containers of a class."""
+    """Return the function that reads the parts of objects of a container class."""
     base: Any = built_in_base(cls)
     items_of = _items_of_dict if issubclass(base, dict) else _items_of_set if base in (set, frozenset) else _items_of_sequence
     of_class = [] if cls is base else [(".__class__", cls)]
@@ -115,7 +119,10 @@ def _reader_of_items(cls: type) -> Reader:
 
 
 def _reader_of_object(cls: type) -> Reader:
-    """Return the function that reads objects of a class that have only attributes and perhaps a number or text."""
+    """Return the function that reads the parts of objects of a class that is not a container.
+
+    If the class is a subclass of int, str or a similar type, its value is the own state.
+    """
     own_of, of_class, has_slots = NUMBERS_AND_TEXT.get(built_in_base(cls)), [(".__class__", cls)], _has_slots(cls)
     if own_of is None:
         return lambda value: _parts_with_attributes(value, [], [], of_class, has_slots=has_slots)
@@ -127,7 +134,7 @@ def _has_slots(cls: type) -> bool:
 
 
 def items_of_wrapper(value: Any) -> list[Item] | None:
-    """Return the parts of an object that wraps other objects, such as a method or partial; None for other objects."""
+    """Return label and object of what a wrapper, such as a method or partial, refers to; None if `value` is no wrapper."""
     for kind, names in _WRAPPERS:
         if issubclass(type(value), kind):
             return [(f".{name}", part) for name in names if (part := getattr(value, name)) is not None]
@@ -138,7 +145,7 @@ def items_of_wrapper(value: Any) -> list[Item] | None:
 
 
 def has_unknown_state(value: Any) -> bool:
-    """Return whether an object that cannot be copied may have state that its `Parts` do not show."""
+    """Return whether an object that cannot be copied may have state that `Parts` does not read."""
     return not issubclass(type(value), (*_LOCKS, *_SUSPENDED, io.IOBase))
 
 
@@ -148,7 +155,7 @@ def _parts(items: Iterable[Item], own: Hashable = None) -> Parts:
 
 
 def _of_class(cls: type) -> Parts | None:
-    """Return the name, attributes, bases and metaclass of a user's class; None for library classes, which torch changes."""
+    """Return name, attributes, bases and metaclass of a user's class; None for library classes, since torch changes some."""
     if owner_of_class(cls) != "user":
         return None
     items = [(f".{name}", item) for name, item in tuple(vars(cls).items()) if is_name_of_user(name)]
@@ -201,7 +208,7 @@ def _state_of_tensor(tensor: torch.Tensor) -> Hashable:
 
 
 def _checksum(tensor: torch.Tensor) -> int:
-    """Return the sum of the elements' memory, read as 8-byte integers, and as single bytes at the end."""
+    """Return the sum of the elements' memory, read as 8-byte integers; remaining bytes are added one by one."""
     plain = tensor.int_repr() if tensor.is_quantized else tensor.detach().resolve_conj().resolve_neg()
     elements = plain.contiguous().view(-1).view(torch.uint8)
     if elements.storage_offset() % 8:  # torch views 8-byte integers only at offsets that are multiples of 8
@@ -219,7 +226,7 @@ def _of_array(array: Any) -> Parts:
 
 
 def _of_suspended(value: Any) -> Parts:
-    """Return the state of a generator or coroutine: its next instruction and its local variables."""
+    """Return the parts of a generator or coroutine: its local variables, and as own state its next instruction."""
     frame = getattr(value, "gi_frame", None) or getattr(value, "cr_frame", None) or getattr(value, "ag_frame", None)
     if frame is None:
         return Parts((), (), "finished")
@@ -248,7 +255,7 @@ def _of_reference(value: Any) -> Parts:
 
 
 def _of_cached(value: Any) -> Parts:
-    """Return the function behind a cache; for a user's function also the number of cached results."""
+    """Return the parts of a function with `lru_cache`: `__wrapped__`, and the number of results if the user defines it."""
     function = value.__wrapped__
     is_user = type(function) is FunctionType and owner_of_code(function.__code__) == "user"
     return Parts((".__wrapped__",), (function,), f"{value.cache_info().currsize} results" if is_user else None)
@@ -291,7 +298,7 @@ def _parts_with_attributes(
     *,
     has_slots: bool = True,
 ) -> Parts:
-    """Return the parts of an object: `objects` with `labels`, its attributes and slots, and `others`."""
+    """Return the parts of an object: `objects` with `labels`, its attributes and slots, and `others`; `own` is its state."""
     if attributes := attributes_of(value):
         attributes = attributes.copy()  # in one step: another thread may add attributes
         for label, item in zip(map(_label_of_attribute, attributes), attributes.values(), strict=True):

@@ -1,4 +1,4 @@
-"""Find all variables that a function may read or change, by the names in all code and classes that it leads to."""
+"""Find all variables that a function may read or change, by the names in its code and in the functions and classes it uses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from dynx.effects._world.layout import is_constant, is_of_torch
 
 
 def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Variable | Namespace]:
-    """Yield the variables of the functions, classes, modules and loggers that a copier has found.
+    """Yield the variables of the functions, classes, modules and loggers that a copier has found: globals, attributes, cells.
 
-    The caller copies the value of each variable; thereby the copier finds more functions, classes and modules.
+    The caller has to copy the value of each variable with the copier, which thereby finds more functions, classes and modules.
 
     Args:
         copier: The copier that has copied the function and its arguments.
-        root: The function whose closure is named "closure" and whose globals are named "globals".
+        root: The function of the check: paths of its closure cells and globals begin with "closure" and "globals".
     """
     names: set[str] = set()  # of attributes and constants, in the code of all functions
     done: set[int] = set()
@@ -68,13 +68,13 @@ def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Varia
 
 
 def _variables_of_logger(logger: Logger) -> Iterator[Variable]:
-    """Yield the attributes of a logger that programs set; loggers themselves are not copied."""
+    """Yield the attributes of a logger that programs set, such as its level; the logger itself is not copied."""
     for name in ("level", "handlers", "filters", "disabled", "propagate"):
         yield Variable(f"logging.{logger.name}.{name}", vars(logger), name)
 
 
 def libraries_of(copier: Copier) -> list[ModuleType]:
-    """Return the library modules that the user's code names, or that define the functions and classes that were found."""
+    """Return the library modules that the user's code names, or that define functions and classes that the copier found."""
     names = {str(function.__globals__.get("__name__")) for function in copier.functions}
     names |= {str(cls.__module__) for cls in copier.classes}
     modules = [*copier.modules.values(), *(sys.modules.get(name) for name in sorted(names))]
@@ -84,7 +84,7 @@ def libraries_of(copier: Copier) -> list[ModuleType]:
 
 
 def _may_lead_on(variable: Variable | Namespace) -> bool:
-    """Return whether a variable of a library's function holds a function, a class, or an object that may change."""
+    """Return whether a variable of a library's function (cell, default) holds a function, a class, or a mutable object."""
     if isinstance(variable, Namespace):
         return False
     value: Any = variable.get()

@@ -1,7 +1,8 @@
 """`Watch`: find the objects of a program that change, no matter how code reaches them.
 
-An object is unchanged if its parts are the same objects and its own state is equal. If the parts are different objects, their
-tokens are compared: numbers and text by value, all other objects by identity. No code of the user runs.
+The parts of an object are the objects that it refers to (items, attributes); its own state is, for example, the checksum of a
+tensor. An object is unchanged if its own state is equal and each part is the same object, or an equal number or text. The
+user's code is not run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MAX_SHOWN = 6  # parts of an object in a text
 
 
 class Changed(NamedTuple):
-    """A changed object: its path, and its different parts as text, before and after."""
+    """A changed object: its path (`settings.limits`), and the parts that differ, as text, before and after."""
 
     path: str
     before: str
@@ -30,15 +31,15 @@ class Changed(NamedTuple):
 
 
 class Watch:
-    """Remembers the parts of objects, and of all objects that they lead to.
+    """The remembered parts of objects, and of all objects that are reachable from them.
 
     Args:
-        roots: Paths and objects; the path of an object begins with the first root that leads to it.
-        ignored: Objects that may change, with all that they lead to.
+        roots: Pairs of path and object to begin with; the path of a reachable object begins with that of the root.
+        ignored: Objects that may change, with all objects that are reachable from them.
         ids: Ids of further objects that may change.
 
     Attributes:
-        is_complete: Whether all objects are watched, and not only the first 300,000.
+        is_complete: Whether all objects are watched; False if only the first 300,000 are.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = (), ids: Collection[int] = ()) -> None:
@@ -64,7 +65,7 @@ class Watch:
         self.is_complete = len(self._values) < _MAX_OBJECTS
 
     def changed(self) -> list[Changed]:
-        """Return the objects that have changed since the watch began."""
+        """Return the objects that have changed since this Watch was created."""
         readers = Readers()
         changed: list[Changed] = []
         for path, value, before in zip(self._paths, self._values, self._parts, strict=True):
@@ -78,13 +79,16 @@ class Watch:
 
 
 def _is_unchanged(before: Parts, after: Parts) -> bool:
-    """Return whether parts and state are the same; different parts may still be equal numbers or text."""
+    """Return whether own state, labels and parts (by identity) are the same; False even if a new part equals the old part."""
     is_same = before.own == after.own and before.labels == after.labels
     return is_same and all(map(operator.is_, before.objects, after.objects))
 
 
 def _ids_of(objects: Iterable[Any]) -> set[int]:
-    """Return the ids of objects and of all that they lead to, except classes and modules; with globals that functions name."""
+    """Return the ids of objects and of all objects reachable from them, such as globals that a function names.
+
+    Classes and modules, and what only they lead to, are left out.
+    """
     seen: set[int] = set()
     readers = Readers()
     pending = list(objects)
@@ -101,7 +105,7 @@ def _ids_of(objects: Iterable[Any]) -> set[int]:
 
 
 def _token(parts: Parts) -> tuple[Hashable, ...]:
-    """Return the own state of an object, followed by the label, class and value (or id) of each part."""
+    """Return the token by which parts are compared: the own state, then label, class and value (or id) of each part."""
     return (parts.own, *((label, *_token_of(item)) for label, item in zip(parts.labels, parts.objects, strict=True)))
 
 
@@ -116,7 +120,7 @@ def _token_of(item: Any) -> tuple[Hashable, Hashable]:
 
 
 def _difference(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[str, str]:
-    """Return the parts that only one of two tokens has, as text."""
+    """Return the parts in which two tokens (of `_token`) differ, as text: those of `before`, and those of `after`."""
     if before[1:] == after[1:]:
         return str(before[0]), str(after[0])
     texts = []

@@ -1,4 +1,8 @@
-"""`World`: a copy of a function, its arguments and all variables that it may read or change, in which it can be called."""
+"""`World`: a copy of a function, its arguments and all variables that it may read or change.
+
+`World.entered()` sets the variables to the copies while the function is called, and then restores them. An object is named by
+its path, such as `args[0]` or `closure.total`.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +31,9 @@ class Call(NamedTuple):
 
 
 class World:
-    """A copy of a function, of the arguments of each call, and of the variables that the function leads to.
+    """A copy of a function, of the arguments of each call, and of all variables that the function may read or change.
 
-    While the world is entered, the variables have the copies as values; afterwards they are restored.
+    Inside `entered()`, the variables have the copies as values; afterwards they are restored.
 
     Args:
         fn: A function, method, module or callable object that is not compiled.
@@ -75,7 +79,7 @@ class World:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Set the variables to their values in this world; at the end, save these values and restore the originals."""
+        """Set the variables to the copies; at the end, save their values for the next call, and restore the originals."""
         originals = {variable: variable.get() for variable in self._values}
         with self._environment.entered():
             try:
@@ -90,7 +94,7 @@ class World:
                     variable.set(originals.get(variable, ABSENT))
 
     def _add_new_variables(self) -> None:
-        """Add the variables that the code has created in classes, modules, functions and globals."""
+        """Add to the world the variables that the called code has created in classes, modules, functions and globals."""
         for namespace, names in self._names.items():
             for name in sorted(namespace.names() - names):
                 variable = Variable(f"{namespace.path}.{name}", namespace.owner, name)
@@ -99,13 +103,13 @@ class World:
                     self._values[variable] = variable.get()
 
     def enter_context(self, context: Context) -> None:
-        """Set the context variables of a context to copies of their values."""
+        """In a `contextvars.Context`, set the context variables to copies of their values."""
         for variable in self._copier.context_variables:
             if variable in context:
                 context.run(variable.set, self._copier.copy(context[variable]))
 
     def roots(self, call: Call, context: Context) -> dict[str, Any]:
-        """Return the objects that a call may change, by path, while the world is entered."""
+        """Return the objects that a call may change, by path; use it inside `entered()`."""
         self._add_new_variables()
         roots: dict[str, Any] = {}
         owner = getattr(self.fn, "__self__", None) if isinstance(self.fn, MethodType) else None
@@ -125,7 +129,7 @@ class World:
 
 
 def _unused(path: str, roots: Mapping[str, Any]) -> str:
-    """Return a path that no root has yet; equal paths, as of functions with the same name, are numbered."""
+    """Return the path, with a number added if a root already has this path (`f.closure.x#2`)."""
     if path not in roots:
         return path
     number = 2

@@ -23,7 +23,7 @@ Copy = Callable[[Any], Any]
 
 
 def copy_wrapper(value: Any, copy: Copy) -> Any | None:
-    """Return the copy of an object that wraps another one, or whose state is not in attributes; None for other objects."""
+    """Return the copy of an object that wraps another object, or whose state is not in attributes; None for other objects."""
     cls = type(value)
     if cls in _COPIERS:
         return _COPIERS[cls](value, copy)
@@ -58,7 +58,7 @@ def _copy_method(value: MethodType, copy: Copy) -> Any:
 
 
 def _copy_built_in_method(value: Any, copy: Copy) -> Any:
-    """Copy a method of an object, such as `items.append`."""
+    """Copy a bound method of a built-in object, such as `items.append`: return the method of the object's copy."""
     owner = copy(value.__self__)
     return value if owner is value.__self__ else object.__getattribute__(owner, value.__name__)
 
@@ -70,7 +70,7 @@ def _copy_partial(value: functools.partial[Any], copy: Copy) -> Any:
 
 
 def _copy_descriptor(value: Any, copy: Copy) -> Any:
-    """Copy a static or class method; return the method itself if its function is not copied."""
+    """Copy a staticmethod or classmethod; return `value` itself if its function is not copied."""
     inner = copy(value.__func__)
     return value if inner is value.__func__ else type(value)(inner)
 
@@ -91,7 +91,7 @@ def _copy_reference(value: weakref.ref[Any], copy: Copy) -> Any:
 
 
 def _copy_weak_container(value: Any, copy: Copy) -> Any:
-    """Copy a container of weak references, which then refers weakly to the copies of its items."""
+    """Copy a weak dict or set; the copy refers weakly to the copies of the items."""
     cls = type(value)
     base: Any = next(base for base in cls.__mro__ if base.__module__ in ("weakref", "_weakrefset"))
     new = object.__new__(cls)

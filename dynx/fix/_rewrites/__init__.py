@@ -1,4 +1,4 @@
-"""Write a fix into the files of a program: each way to do so yields changed files, with which a trial runs the program."""
+"""Write a fix into the source files of a program, in each possible way; each is tried by running the changed program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 4  # ways to write one fix that are tried
 
 
 class Files:
-    """The texts of the files of a program: as fixes have changed them, or as on disk."""
+    """The texts of the source files of a program: as earlier fixes have changed them, or else as on disk."""
 
     def __init__(self, changed: Mapping[str, str], main: str | None) -> None:
         self._changed = changed
@@ -39,7 +39,7 @@ class Files:
 
 
 def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
-    """Yield the changed files, by path, for each way to write a fix into them."""
+    """Yield the new texts of the changed files, by path, for each way to write a fix."""
     number = 0
     for file, text in _texts(files, finding, fix):
         before = files.text(file)
@@ -57,7 +57,7 @@ def _is_of_library(file: str) -> bool:
 
 
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
-    """Yield the path and the new text of a file for each way to write a fix; texts may be unchanged or of libraries."""
+    """Yield the path and the new text of a file for each way to write a fix, even if the text is unchanged or of a library."""
     place = finding.location.own
     match fix.kind:
         case "statement" | "stance":
@@ -112,7 +112,7 @@ def _at_call(files: Files, fix: Fix, write: Callable[[Source, Source, Fix], Iter
 
 
 def _parsed(files: Files, *paths: str | None) -> Iterator[tuple[str, Source]]:
-    """Yield the files that can be parsed, without duplicates."""
+    """Yield the path and the syntax tree of each file that can be parsed, without duplicates; a path may be None."""
     for path in dict.fromkeys(filter(None, paths)):
         if (source := files.parse(path)) is not None:
             yield path, source

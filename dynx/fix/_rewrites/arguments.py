@@ -13,21 +13,21 @@ from dynx.records.fix import Fix, Mark
 
 
 class Passed(NamedTuple):
-    """A value that a call passes to a function: the argument, and the part of the argument, such as `['ids']`."""
+    """A value that a call passes to a function: an argument, or the part of it that `part` selects, such as `['ids']`."""
 
     argument: cst.Arg
     part: str
 
 
 def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the text of a file with `mark_dynamic` before the call of a function.
+    """Yield the new text of a file, with `mark_dynamic` inserted before the call of a function.
 
     An argument that is not a name, attribute or item is assigned to a variable first.
 
     Args:
         source: The file with the call.
         definition: The file with the function.
-        fix: The fix, with both lines.
+        fix: The fix, with the line of the call and the line of the function.
     """
     function = "torch._dynamo.mark_dynamic" if fix.may_fail else "torch._dynamo.maybe_mark_dynamic"
     for call in _with_arguments(source, fix):
@@ -54,7 +54,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
 
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the text of a file with an argument of a call passed as `torch.tensor(argument)`."""
+    """Yield the new text of a file, in which a call passes `torch.tensor(argument)` instead of an argument."""
     for call in _with_arguments(source, fix):
         passed = _passed(call, definition, fix, fix.marks[0].source)
         if passed is not None and not passed.part and not code_of(passed.argument.value).startswith("torch."):
@@ -67,7 +67,7 @@ def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
 
 
 def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None]) -> dict[cst.CSTNode, cst.CSTNode]:
-    """Return new variables for the arguments that have to be marked and cannot be evaluated twice."""
+    """Return a new variable for each argument that is to be marked and that cannot be evaluated twice."""
     named: dict[cst.CSTNode, cst.CSTNode] = {}
     for each, passed in values.items():
         if passed is not None and not _is_simple(passed.argument.value) and passed.argument.value not in named:
@@ -77,24 +77,24 @@ def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None])
 
 
 def _text_of(passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return the code of a value in the caller: `batch["ids"]`."""
+    """Return the code with which the caller reads a value that it passes: `batch["ids"]`."""
     return f"{code_of(named.get(passed.argument.value, passed.argument.value))}{passed.part}"
 
 
 def _guarded(line: str, passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return a line; if it is for an item of `**kwargs`, under an `if` that the item exists."""
+    """Return the line that marks a value; for an item of `**kwargs` under an `if` that tests whether the item exists."""
     item = re.match(r"\[(['\"]\w+['\"])\]", passed.part) if passed.argument.star else None
     return f"if {item[1]} in {_text_of(Passed(passed.argument, ''), named)}:\n    {line}" if item is not None else line
 
 
 def _split(source: str) -> tuple[str, str]:
-    """Split a source after the parameter: into `x` and `.mask` for `L['x'].mask` and for `x.mask`."""
+    """Split the source of a guard into parameter and remainder: `L['x'].mask` or `x.mask` into `x` and `.mask`."""
     match = re.match(r"(?:L\['(\w+)'\]|(\w+))(.*)", source)
     return (match[1] or match[2], match[3]) if match else (source, "")
 
 
 def _is_simple(node: cst.BaseExpression) -> bool:
-    """Return whether an expression can be evaluated twice: names, attributes and items."""
+    """Return whether an expression can be evaluated twice: whether it is a name, an attribute or an item."""
     if isinstance(node, cst.Name):
         return True
     if isinstance(node, cst.Attribute):
@@ -103,7 +103,7 @@ def _is_simple(node: cst.BaseExpression) -> bool:
 
 
 def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed | None:
-    """Return the value that a call passes for a source in the function; None if the code does not show it."""
+    """Return what a call passes for `source`, a value in the called function; None if the code of the call does not show it."""
     function = definition.function_at(fix.location.line) if fix.location is not None else None
     name, rest = _split(source)
     if function is not None and _is_named(function.params.star_kwarg, name) and (item := re.match(r"\['(\w+)'\]", rest)):
@@ -119,7 +119,7 @@ def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed
 
 
 def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
-    """Return the index of the positional argument for a parameter, and the part of it, or None."""
+    """Return the index of the positional argument for the parameter `name`, and the part of the argument; None if unknown."""
     if function is None:
         return None
     names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]

@@ -1,4 +1,4 @@
-"""Make a number in an attribute a tensor: `self.scale = torch.tensor(1.0)`."""
+"""Store a tensor instead of a number in an attribute: `self.scale = torch.tensor(1.0)`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NUMBERS = (cst.Integer, cst.Float)
 
 
 def as_tensor(source: Source, name: str) -> Iterator[str]:
-    """Yield the text of a file in which all assignments to attributes of this name assign tensors.
+    """Yield the new text of a file, in which all assignments to attributes called `name` assign tensors.
 
-    Yield nothing if code outside of classes uses the attribute, such as a log: it may need a number.
+    Yield nothing if code outside of classes uses such an attribute, for example to print it: it may need a number.
     """
     if any(node.attr.value == name and not _is_own(source, node) for node in source.nodes(cst.Attribute)):
         return
@@ -30,7 +30,7 @@ def as_tensor(source: Source, name: str) -> Iterator[str]:
 
 
 def _is_own(source: Source, node: cst.CSTNode | None) -> bool:
-    """Return whether code is inside of a class."""
+    """Return whether a node is inside a class definition."""
     while node is not None and not isinstance(node, cst.ClassDef):
         node = source.parent(node)
     return node is not None

@@ -1,4 +1,4 @@
-"""Replace an `if` on a tensor by `torch.where`, which computes both sides."""
+"""Replace an `if` on the value of a tensor by `torch.where`, which computes both sides (branches)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 
 def where(source: Source, line: int) -> Iterator[str]:
-    """Yield the text of a file with the `if` at a line, or the conditional expression, replaced by `torch.where`."""
+    """Yield the new text of a file, with the `if` or a conditional expression at a line replaced by `torch.where`."""
     for found in source.at_line(cst.If, line):
         if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
             yield from _statement(source, found)
@@ -30,14 +30,14 @@ def _where(test: cst.BaseExpression, yes: str, no: str) -> str:
 
 
 def is_short_circuit(test: cst.BaseExpression) -> bool:
-    """Return whether a condition has `and` or `or`, whose result may be a Python value instead of a tensor."""
+    """Return whether a condition contains `and` or `or`, whose result may be a Python value instead of a tensor."""
     return isinstance(test, cst.BooleanOperation) or any(map(is_short_circuit, test.children))  # type: ignore[arg-type]
 
 
 def parts_of(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression] | None:
-    """Split `guard and condition` into both, and a condition without `and` and `or` into None and itself.
+    """Split the test `a and b` into `a`, which stays in Python, and `b`, the condition for `torch.where`.
 
-    Return None for other conditions. The guard stays in Python: the graph breaks there if it is a tensor.
+    For a test without `and` and `or`, return None and the test. Return None if the test cannot be split.
     """
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) and not is_short_circuit(test.right):
         return test.left, test.right
@@ -45,7 +45,7 @@ def parts_of(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.B
 
 
 def in_place_of(found: cst.If, guard: cst.BaseExpression | None, lines: Sequence[str]) -> Any:
-    """Return the replacement of an `if`: the statements, under `if guard:` if there is a guard."""
+    """Return what replaces an `if`: the statements `lines`, which are under `if guard:` if `guard` is not None."""
     if guard is None:
         return cst.FlattenSentinel(_with_comment(found, lines))
     body = found.body.with_changes(body=list(map(statement, lines)))
@@ -53,21 +53,21 @@ def in_place_of(found: cst.If, guard: cst.BaseExpression | None, lines: Sequence
 
 
 def condition_of(test: cst.BaseExpression) -> str:
-    """Return a condition as an expression of tensors."""
+    """Return the code of a condition as a tensor expression: `torch.logical_not(x)` for `not x`."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return f"torch.logical_not({_tensor(test.expression)})"
     return _tensor(test)
 
 
 def negated(test: cst.BaseExpression) -> str:
-    """Return the opposite of a condition as an expression of tensors."""
+    """Return the code of the negated condition as a tensor expression: `torch.logical_not(x)` for `x`."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return _tensor(test.expression)
     return f"torch.logical_not({_tensor(test)})"
 
 
 def _tensor(test: cst.BaseExpression) -> str:
-    """Return an expression without conversions to a Python number, such as `.item()`."""
+    """Return the code of an expression without its conversions to a Python number, such as `.item()`."""
     converted = test.visit(_WithoutConversions())
     assert isinstance(converted, cst.BaseExpression)
     return code_of(converted)
@@ -83,7 +83,7 @@ class _WithoutConversions(cst.CSTTransformer):
 
 
 def _turned(test: cst.BaseExpression, yes: str, no: str) -> tuple[str, str, str]:
-    """Return the condition without `not`, and both sides, swapped for a `not`."""
+    """Return the code of the condition and of both sides; for `not x` return `x` and swap the sides."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return _tensor(test.expression), no, yes
     return _tensor(test), yes, no
@@ -118,13 +118,13 @@ def _statement(source: Source, found: cst.If) -> Iterator[str]:
 
 
 def _with_comment(found: cst.If, lines: Sequence[str]) -> list[cst.SimpleStatementLine]:
-    """Parse the statements that replace an `if`, and keep the comment in front of the `if`."""
+    """Return the parsed statements that replace an `if`, with the comment above the `if` kept."""
     first, *more = map(statement, lines)
     return [first.with_changes(leading_lines=found.leading_lines), *more]
 
 
 def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> list[str] | None:
-    """Return the statements that return one of two values, tensors or tuples of the same length; None for other values."""
+    """Return the statements that select and return one of two values: tensors, or tuples of equal length; None for others."""
     both = [_items(yes), _items(no)]
     if both[0] is None or both[1] is None or len(both[0]) != len(both[1]):
         if _is_no_tensor(yes) or _is_no_tensor(no):
@@ -150,8 +150,9 @@ def _items(value: cst.BaseExpression) -> list[str] | None:
 
 
 def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression) -> Iterator[str]:
-    """Yield the source without an early return: the statements after the `if` always run, and the last `return` selects the
-    early or the later result with `torch.where`.
+    """Yield the new text of a file without an early return: an `if` that only returns.
+
+    The statements after the `if` then always run, and the last `return` selects one of the two results with `torch.where`.
     """
     siblings = list(parent.body)
     rest = siblings[siblings.index(found) + 1 :]
@@ -199,9 +200,9 @@ _CHANGES = (
 
 
 def is_pure(node: cst.CSTNode) -> bool:
-    """Return whether code has no side effects: `torch.where` runs both sides, also the side that was not taken.
+    """Return whether code has no side effects: with `torch.where`, the side that an `if` would not take runs too.
 
-    Calls of torch's functions and of most methods are taken to be pure, calls of other functions are not.
+    Calls of torch's functions and of most methods are assumed to have none, calls of other functions to have some.
     """
     calls = _Calls()
     node.visit(calls)
@@ -227,7 +228,7 @@ def _is_pure_call(call: cst.Call) -> bool:
 
 
 def simple_body(block: Any) -> list[Any] | None:
-    """Return the statements of a block; None if one is compound."""
+    """Return the statements of a block; None if one of them is compound, such as a loop."""
     if isinstance(block, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(block.body)]
     statements = list(block.body)
@@ -235,7 +236,7 @@ def simple_body(block: Any) -> list[Any] | None:
 
 
 def _returned(statements: Sequence[Any] | None) -> cst.BaseExpression | None:
-    """Return the expression of a block that is only a `return`, or None."""
+    """Return the returned expression of a block that is a single `return`; None for other blocks."""
     if not statements or len(statements) != 1 or not isinstance(statements[0], cst.SimpleStatementLine):
         return None
     parts = statements[0].body
@@ -246,7 +247,7 @@ def _returned(statements: Sequence[Any] | None) -> cst.BaseExpression | None:
 
 
 def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: list[Any]) -> list[str] | None:
-    """Return the statements for blocks that only assign: each name gets the value of one side, or keeps its old value."""
+    """Return the statements that replace an `if` whose blocks only assign: each name gets the value of one side; else None."""
     first, second = _values(yes), _values(no)
     if first is None or second is None or not (first or second):
         return None
@@ -260,7 +261,7 @@ def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: l
 
 
 def _values(statements: list[Any]) -> dict[str, str] | None:
-    """Return the values that a block assigns, by name; None if it does anything else, or uses a name after assigning it."""
+    """Return the code that a block assigns, by name; None if it does more, or uses a name after assigning it."""
     values: dict[str, str] = {}
     for part in (part for each in statements for part in each.body):
         if isinstance(part, cst.Pass):

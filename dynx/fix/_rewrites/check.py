@@ -1,4 +1,4 @@
-"""Check a tensor's value without a branch in Python: with `torch._assert_async`, which raises RuntimeError."""
+"""Replace checks of a tensor's value, which break the graph, by `torch._assert_async`, which raises RuntimeError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 
 def check(source: Source, line: int) -> Iterator[str]:
-    """Yield the text of a file with `torch._assert_async` instead of an `assert`, or an `if` that only raises, at a line."""
+    """Yield the new text of a file, with the `assert` at a line, or the `if` that only raises, replaced."""
     for found in source.at_line(cst.If, line):
         if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
             yield from _branch(source, found)
@@ -39,12 +39,12 @@ def _branch(source: Source, found: cst.If) -> Iterator[str]:
 
 
 def _raised(node: cst.Raise) -> cst.BaseExpression | None:
-    """Return the message in a `raise` statement, or None."""
+    """Return the first argument of the exception in a `raise` statement, or None."""
     return node.exc.args[0].value if isinstance(node.exc, cst.Call) and node.exc.args else None
 
 
 def _message(node: Any, test: cst.BaseExpression) -> str:
-    """Return a message as a constant, without the values in an f-string."""
+    """Return the code of a constant message: `node` without the values of an f-string, or if it is None the text of `test`."""
     if isinstance(node, cst.SimpleString) and node.prefix == "":
         return code_of(node)
     if isinstance(node, cst.FormattedString):

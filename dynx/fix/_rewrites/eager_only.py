@@ -10,7 +10,7 @@ from dynx.fix._rewrites.source import Source
 
 
 def eager_only(source: Source, line: int) -> Iterator[str]:
-    """Yield the text of a file with the call statement at a line under `if not torch.compiler.is_compiling():`."""
+    """Yield the new text of a file, with the call at a line moved under `if not torch.compiler.is_compiling():`."""
     for found in source.at_line(cst.SimpleStatementLine, line):
         if len(found.body) == 1 and isinstance(found.body[0], cst.Expr) and isinstance(found.body[0].value, cst.Call):
             block = cst.IndentedBlock([found.with_changes(leading_lines=())])

@@ -1,4 +1,4 @@
-"""Run the first call of a compiled function eagerly: put its statement under `with torch.compiler.set_stance(...)`."""
+"""Run the first call of a compiled function eagerly: move its statement into `with torch.compiler.set_stance(...)`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 
 
 def eagerly(source: Source, fix: Fix) -> Iterator[str]:
-    """Yield the text of a file with the statement that calls a function moved into a `with` statement that sets the stance."""
+    """Yield the new text of a file, with the statement that calls a function moved into a `with` that sets the stance."""
     for call in calls_at(source, fix):
         found = source.statement_of(call)
         if not isinstance(found, cst.SimpleStatementLine) or _leaves(found):
@@ -24,5 +24,5 @@ def eagerly(source: Source, fix: Fix) -> Iterator[str]:
 
 
 def _leaves(node: cst.CSTNode) -> bool:
-    """Return whether a statement has `yield` or `await`: the stance would also apply to code that runs meanwhile."""
+    """Return whether a statement has `yield` or `await`: the stance would also apply to other code that runs meanwhile."""
     return isinstance(node, (cst.Yield, cst.Await)) or any(map(_leaves, node.children))

@@ -1,4 +1,4 @@
-"""Index with a tensor of one element: torch converts an index without dims to a Python number, which is guarded."""
+"""Index with a tensor of one element: an index of 0 dims becomes a Python number, whose value torch guards."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dynx.fix._rewrites.source import Source, code_of
 
 
 def by_element(source: Source, line: int) -> Iterator[str]:
-    """Yield texts of a file in which a function indexes with `index.view(1)`, for the names that are indices at a line.
+    """Yield new texts of a file, in which the names that are indices at a line are written as `index.view(1)`.
 
-    The second text does so for parameters too, the third has `torch.as_tensor(index).view(1)`, which accepts numpy numbers.
+    All uses of these names as indices in the function around the line are changed. The second text also changes indices that
+    are parameters of the function; the third has `torch.as_tensor(index).view(1)`, which accepts numpy numbers.
     """
     function = next(source.at_line(cst.FunctionDef, line), None)
     if function is None:
@@ -37,7 +38,7 @@ def _index(node: cst.Subscript) -> str | None:
 
 
 def _element(source: Source, node: cst.Subscript, index: str) -> cst.BaseExpression:
-    """Return an expression with the shape of the original; the target of an assignment keeps its extra dim."""
+    """Return a subscript with the new index, squeezed to its original shape; as the target of an assignment not squeezed."""
     text = f"{code_of(node.value)}[{index}]"
     parent = source.parent(node)
     is_target = isinstance(parent, (cst.AssignTarget, cst.Del)) or (isinstance(parent, cst.AugAssign) and parent.target is node)

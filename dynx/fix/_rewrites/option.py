@@ -1,4 +1,4 @@
-"""Add an argument to calls of torch.compile: `dynamic=True`; or call dynx.compile instead."""
+"""Add an argument such as `dynamic=True` to calls of torch.compile, or replace torch.compile by dynx.compile."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dynx.fix._rewrites.statement import alias_of, insert, names_of
 
 
 def add(source: Source, code: str, function: str) -> Iterator[str]:
-    """Yield the text of a file with an argument added to one call of torch.compile, then to all of them.
+    """Yield new texts of a file, with the argument `code` added to one call of torch.compile at a time, then to all.
 
-    Calls that name the function, or decorate it, come first.
+    Calls that compile `function` come first.
     """
     compiles = ("torch.compile", f"{alias_of(source)}.compile", *names_of(source, "compile"))
     sites = sorted(_sites(source, compiles), key=lambda site: not _names(source, site, function))
@@ -32,7 +32,7 @@ def _with_import(text: str) -> str:
 
 
 def _sites(source: Source, compiles: tuple[str, ...]) -> list[cst.CSTNode]:
-    """Return the calls of torch.compile under these names, and decorators without arguments."""
+    """Return the calls of torch.compile under any of the names `compiles`, and its uses as a decorator without a call."""
     calls: list[cst.CSTNode] = [call for call in source.nodes(cst.Call) if _is_compile(call, compiles)]
     bare = [each for each in source.nodes(cst.Decorator) if code_of(each.decorator) in compiles]
     return calls + bare
@@ -50,7 +50,7 @@ def _is_compile(call: cst.Call, compiles: tuple[str, ...]) -> bool:
 
 
 def _changed(site: Any, code: str, compiles: tuple[str, ...]) -> cst.CSTNode | None:
-    """Return a call with the argument; None if the call has it already."""
+    """Return a call or decorator of torch.compile with the argument `code` added; None if it has the argument already."""
     if code == "dynx.compile":
         return _with_dynx(site, compiles)
     name, _, value = code.partition("=")
@@ -90,7 +90,7 @@ def _with_dynx(site: Any, compiles: tuple[str, ...]) -> cst.CSTNode | None:
 
 
 def _names(source: Source, site: cst.CSTNode, function: str) -> bool:
-    """Return whether a call of torch.compile names a function or its class, or decorates it."""
+    """Return whether a call of torch.compile seems to compile `function`: names the function or its class, or decorates it."""
     names = set(function.split("."))
     if any(name in code_of(site) for name in names if name != "forward"):
         return True

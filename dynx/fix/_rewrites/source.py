@@ -1,4 +1,4 @@
-"""Parse a file with libcst, which keeps formatting and comments, and find statements and functions by line."""
+"""Parse a file with libcst, find nodes by line, and replace them; formatting and comments are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.records.fix import Fix
 
 
 class Source:
-    """The syntax tree of a file, with the position of each node and its parent."""
+    """The syntax tree of a file, with the position and the parent of each node."""
 
     def __init__(self, text: str) -> None:
         wrapper = MetadataWrapper(cst.parse_module(text))
@@ -25,7 +25,7 @@ class Source:
         self._parents: Any = wrapper.resolve(ParentNodeProvider)
 
     def range_of(self, node: cst.CSTNode) -> CodeRange:
-        """Return the position of a node."""
+        """Return the first and the last line and column of a node."""
         found: CodeRange = self._positions[node]
         return found
 
@@ -34,19 +34,19 @@ class Source:
         return self._parents.get(node)
 
     def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Yield all nodes around a node, the innermost first."""
+        """Yield all nodes that contain a node, the innermost first."""
         while (found := self.parent(node)) is not None:
             yield found
             node = found
 
     def nodes(self, kind: type[Any]) -> Iterator[Any]:
-        """Yield all nodes of a class."""
+        """Yield all nodes of the class `kind`, such as `cst.Call`."""
         for node in self._positions:
             if isinstance(node, kind):
                 yield node
 
     def at_line(self, kind: type[Any], line: int) -> Iterator[Any]:
-        """Yield the nodes of a class that contain a line, the smallest first."""
+        """Yield the nodes of the class `kind` that extend over a line, the smallest first."""
         found = [node for node in self.nodes(kind) if self.range_of(node).start.line <= line <= self.range_of(node).end.line]
         yield from sorted(found, key=self._extent)
 
@@ -55,7 +55,7 @@ class Source:
         return end.line - start.line, end.column - start.column
 
     def at_columns(self, kind: type[Any], location: Location) -> Any | None:
-        """Return the smallest node of a class at the columns of a location, whose end may be unknown."""
+        """Return the smallest node of the class `kind` at the columns of a location, whose end may be unknown, or None."""
         if location.column is None or location.line > len(self._lines):
             return None
         line = self._lines[location.line - 1].encode()
@@ -71,14 +71,14 @@ class Source:
         return None
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:
-        """Return the innermost statement around a node."""
+        """Return the innermost statement that contains a node, or None."""
         for each in (node, *self.parents(node)):
             if isinstance(each, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
                 return each
         return None
 
     def function_at(self, line: int) -> cst.FunctionDef | None:
-        """Return the function whose definition, or first decorator, is at a line."""
+        """Return the function whose definition, or first decorator, is at a line, or None."""
         for function in self.nodes(cst.FunctionDef):
             if self.range_of(function).start.line <= line <= self.range_of(function.name).start.line:
                 return function
@@ -89,9 +89,9 @@ class Source:
         return self.replaced_all({old: new})
 
     def inserted(self, node: Any, lines: Sequence[str], changes: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-        """Return the text of the file with `lines` inserted before the statement `node`, and `changes` made in it.
+        """Return the text of the file with `lines` inserted before the statement `node`, and nodes in it replaced (`changes`).
 
-        The comment and blank lines in front of the statement move up.
+        A comment and blank lines above the statement stay above the inserted lines.
         """
         changed = node.visit(_Replace({id(old): new for old, new in changes.items()}))
         first, *more = map(cst.parse_statement, lines)
@@ -99,7 +99,7 @@ class Source:
         return self.replaced(node, cst.FlattenSentinel([first, *more, changed.with_changes(leading_lines=())]))
 
     def free_name(self, name: str, near: cst.CSTNode | None = None) -> str:
-        """Return a name that is unused in the function around a node, or else in the file."""
+        """Return `name`, with a number if needed, so that it is unused in the function around `near`, or in the file."""
         function = next((each for each in self.parents(near) if isinstance(each, cst.FunctionDef)), None) if near else None
         inside = function if function is not None else self.module
         used = {node.value for node in self.nodes(cst.Name) if inside in self.parents(node)}
@@ -129,7 +129,7 @@ def parse(text: str) -> Source | None:
 
 
 def calls_at(source: Source, fix: Fix) -> list[cst.Call]:
-    """Return the call that a fix changes; if its column is unknown, the calls at its line, the outermost first."""
+    """Return the call that a fix changes; if the column of the call is unknown, the calls at its line, the outermost first."""
     if fix.called_from is None or fix.location is None:
         return []
     if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:
@@ -141,7 +141,7 @@ def calls_at(source: Source, fix: Fix) -> list[cst.Call]:
 
 
 def statement(code: str) -> cst.SimpleStatementLine:
-    """Parse one statement."""
+    """Return the parsed node of one simple statement."""
     parsed = cst.parse_statement(code)
     assert isinstance(parsed, cst.SimpleStatementLine)
     return parsed

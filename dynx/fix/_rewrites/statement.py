@@ -14,11 +14,11 @@ _SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|compiler\.set_stance\(|fx\.exp
 
 
 def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:
-    """Yield the text of a file with statements inserted after its imports, counted from the first import of torch.
+    """Yield the new text of a file, with the statements in `code` inserted after the imports that begin with `import torch`.
 
-    Code before the first import of torch, such as setting an environment variable, still runs first. If a module of the
-    program, one of `own`, is imported after torch, a second text has the statements before this import, which may compile
-    functions. The statements use the name `torch`; `with_torch` replaces it if the file has another name.
+    Code above `import torch`, such as the setting of an environment variable, stays above. If the file then imports a module
+    of the program (`own`), a second text has the statements before this import, which may compile functions. The statements
+    use the name `torch`; if the file imports torch under another name, `with_torch` replaces it.
     """
     body = list(source.module.body)
     of_any = (index for index, node in enumerate(body) if _imports_any(node, ("torch",)))
@@ -31,7 +31,7 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
 
 
 def with_torch(before: str, after: str) -> str:
-    """Return the text of a file with torch available in inserted code: under the file's own alias, or with a new import."""
+    """Return the text `after` with torch available to the inserted code: by the file's alias of torch, or with a new import."""
     source = parse(after)
     if source is None or any(map(_imports_torch, source.module.body)):
         return after
@@ -81,7 +81,7 @@ def _is_docstring(body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
 def alias_of(source: Source) -> str | None:
-    """Return the name `th` of `import torch as th`; None if a file has no such import."""
+    """Return the alias under which a file imports torch, `th` for `import torch as th`; None if it has none."""
     imports = (part for node in source.module.body for part in _parts(node) if isinstance(part, cst.Import))
     names = (name.evaluated_alias for part in imports for name in part.names if name.evaluated_name == "torch")
     return next(filter(None, names), None)
@@ -104,7 +104,7 @@ def _imports_torch(node: cst.CSTNode) -> bool:
 
 
 def _imports_any(node: cst.CSTNode, modules: Container[str]) -> bool:
-    """Return whether a statement imports one of these modules, or is a relative import."""
+    """Return whether a statement imports one of `modules`, or is a relative import."""
     for part in _parts(node):
         if isinstance(part, cst.ImportFrom) and (part.relative or (part.module is not None and _root(part.module) in modules)):
             return True

@@ -1,1 +1,1 @@
-"""The cache entries of a compiled function: list, count and remove them, predict which one a call runs, explain recompiles."""
+"""The cache entries of a compiled function: list them, count their hits, remove them, and predict which entry a call runs."""

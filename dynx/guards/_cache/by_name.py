@@ -1,4 +1,4 @@
-"""Find compiled functions by the qualified names in reports, including nested functions (`main.<locals>.step`)."""
+"""Find compiled functions by qualified name, as dynx reports them, including nested functions (`main.<locals>.step`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynx.records import CacheReport
 def _compiled_functions() -> dict[str, CodeType]:
     """Return the code object of every function with cache entries, by qualified name, in the order of compilation.
 
-    Resume functions and torch's shared wrapper are left out.
+    Resume functions, and the wrapper in which torch calls modules, are left out.
     """
     codes = [code for code in compiled_codes() if resumed_at(code) is None and not is_shared(code)]
     return {user_name(code.co_qualname): code for code in codes}
@@ -28,12 +28,12 @@ def inspect_named(target: Any, name: str, program: str) -> CacheReport:
     """List the cache entries of a function and of its resume functions.
 
     Args:
-        target: The function or module; None if the program has only its `name`.
-        name: Its name in reports: `Model.forward`, `main.<locals>.step`.
-        program: The name of the program in error messages.
+        target: The function or module; None if only its `name` is known, as for a nested function.
+        name: The qualified name of the function: `Model.forward`, `main.<locals>.step`.
+        program: The name of the program, for error messages.
 
     Raises:
-        UsageError: The program has no such function, or compiled nothing that has this name.
+        UsageError: No function of this name has been compiled, or `target` has no Python code.
     """
     compiled = _compiled_functions()
     if target is not None and (callable(target) or name not in compiled):

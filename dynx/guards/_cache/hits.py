@@ -19,7 +19,7 @@ from dynx.guards._cache.owner import CacheOwner, cache_owner
 
 
 class Counter:
-    """Counts the calls that run one cache entry, with a guard that always holds and counts its evaluations.
+    """A counter of the calls that run one cache entry: a guard that always holds and counts its evaluations.
 
     Evaluations outside of calls, such as when `guards.profile` times the guards, are subtracted.
     """
@@ -51,7 +51,7 @@ _counters: WeakKeyDictionary[Any, Counter] = WeakKeyDictionary()  # by guard man
 
 
 def hits_of(guards: Any) -> int | None:
-    """Return how often calls have run the cache entry of a guard manager; None if `count_hits` has never counted it."""
+    """Return how often calls have run the cache entry of a guard manager; None if `count_hits` was never used on the entry."""
     counter = _counters.get(guards)
     return None if counter is None else counter.calls
 
@@ -64,7 +64,7 @@ def not_counting(guards: Any) -> AbstractContextManager[None]:
 
 @contextmanager
 def not_counting_any(code: CodeType) -> Iterator[None]:
-    """Do not count evaluations of the guards of all cache entries of a code object as hits."""
+    """Return a context manager in which evaluating guards of any cache entry of a code object does not count as a hit."""
     with ExitStack() as stack:
         for entry in entries_of(code) if _counters else ():
             stack.enter_context(not_counting(entry.guards))
@@ -72,7 +72,7 @@ def not_counting_any(code: CodeType) -> Iterator[None]:
 
 
 def count_hits(fn: Any) -> HitCount:
-    """Count how often each cache entry of a callable is run, while the `with` block runs.
+    """Return a context manager that counts how often calls run each cache entry of a callable inside the `with` block.
 
     An entry that is compiled inside the block is counted from its second call on: the call that compiles it is not a hit.
 
@@ -83,7 +83,7 @@ def count_hits(fn: Any) -> HitCount:
         fn: A function, method or module, compiled or not.
 
     Returns:
-        A context manager and mapping of compile ids (`"0/1"`) to numbers of calls. It can be read during the block too.
+        A context manager that is also a mapping from compile id (`"0/1"`) to number of calls; it can be read inside the block.
 
     Raises:
         UsageError: `fn` has no Python code.
@@ -102,7 +102,7 @@ def count_hits(fn: Any) -> HitCount:
 
 
 class _Start(NamedTuple):
-    """The counter of a cache entry, and the calls that it had counted before the `with` block."""
+    """The counter of a cache entry, and the number of calls that it had counted before the `with` block."""
 
     counter: Counter
     calls: int

@@ -19,11 +19,12 @@ from dynx.records import CacheReport, Entry
 def inspect(fn: Any) -> CacheReport:
     """List every cache entry of a callable, with the tree of its guards.
 
-    Entries of the function come first, then those of its resume functions, oldest first. Modules and functions with a
-    decorator of torch share one code object; of its entries, only those of the same class or function are listed.
+    Entries of the function come first, then those of its resume functions, oldest first. All modules, and all
+    functions with a decorator of torch, share one code object; of its entries, only those for the class or function of `fn` are
+    listed.
 
-    The records are plain data. A guard's `location` is the line that torch keeps; `requesters` are all lines that asked for the
-    guard, known for code that was compiled inside `dynx.watch()`.
+    The records are plain data. A guard's `location` is a line that requested it; torch keeps only one. `requesters` are all
+    these lines, known for code that was compiled inside `dynx.watch()`.
 
     Args:
         fn: A function, method or module, compiled or not.
@@ -48,7 +49,7 @@ def inspect(fn: Any) -> CacheReport:
 
 
 def evict(entry: Entry) -> None:
-    """Remove one cache entry; the next call that would have matched its guards compiles again.
+    """Remove one cache entry; the next call for which its guards would have held compiles again.
 
     Waits until no other thread is in a call of compiled code, and may delay calls that other threads begin. torch counts the
     entry towards the recompile limit until `guards.reset`.
@@ -58,7 +59,7 @@ def evict(entry: Entry) -> None:
 
     Raises:
         StaleEntry: The entry is not in the cache any more.
-        UsageError: The entry is pinned, `entry` is not a record, another thread stayed in compiled code for half a minute,
+        UsageError: The entry is pinned, `entry` is not an `Entry`, another thread stayed in compiled code for half a minute,
             there are more than 100 threads, or this thread is compiling.
     """
     raw = raw_of(entry)
@@ -103,7 +104,8 @@ def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
 
     Raises:
         StaleEntry: The entry is not in the cache any more.
-        UsageError: `unsafe_ignore_backend` is not True, the entry is already pinned, or threads prevent it, see `guards.evict`.
+        UsageError: `unsafe_ignore_backend` is not True, the entry is already pinned, or other threads prevent it
+            as in `guards.evict`.
     """
     if not unsafe_ignore_backend:
         raise UsageError(

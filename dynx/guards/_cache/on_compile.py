@@ -18,7 +18,8 @@ from dynx.guards._cache.owner import CacheOwner
 def on_compiled(owner: CacheOwner, listener: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
     """Call `listener` with compile id and guard manager of each new cache entry of a callable and its resume functions.
 
-    `what` names the feature in the report of an error that the listener raises.
+    `what` names the feature (`"count_hits"`) in the record of an error that the listener raises. The returned subscription ends
+    the calls with `remove()`.
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:

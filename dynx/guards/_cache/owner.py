@@ -1,4 +1,8 @@
-"""Decide which cache entries belong to a callable: modules and callable objects share the code object of a torch wrapper."""
+"""Decide which cache entries belong to a callable.
+
+torch compiles built-in modules, callable objects and some decorated functions in one wrapper, so that their cache entries are
+all attached to the wrapper's code object.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ _AN_ID = re.compile(r"\b\d{6,}\b")
 
 
 class CacheOwner(NamedTuple):
-    """Identifies the callable to which cache entries belong, without a strong reference to it."""
+    """The identity of a callable that has cache entries: its code objects, class and user code, without strong references."""
 
     code_refs: tuple[ref[CodeType], ...]
     class_name: str | None  # `str()` of the class of a module or another callable object
@@ -34,9 +38,9 @@ class CacheOwner(NamedTuple):
         return [entry for entry in with_resume_functions(self.codes) if self.has(entry.guards, entry.code)]
 
     def has(self, guards: Any, code: CodeType) -> bool:
-        """Return whether a cache entry of a code object belongs to this callable, not to another that shares the code.
+        """Return whether the cache entry with these guards belongs to this callable, not to another with the same code object.
 
-        In code that several callables share, the guards on `fn`, the callable that torch's wrapper calls, decide.
+        The code object of torch's wrapper is shared; there, the guards on `fn`, the callable that the wrapper calls, decide.
         """
         if not is_shared(code):
             return True

@@ -1,4 +1,4 @@
-"""Find the guards of cache entries that a call fails, including entries that were compiled outside `dynx.watch()`."""
+"""Find the guards that fail for a call, in any cache entry: also in entries that were compiled outside `dynx.watch()`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from dynx.records import Location, Reason
 def reasons_of(
     entries: Iterable[RawEntry], locals: Mapping[str, Any], globals: Mapping[str, Any], backend: Any
 ) -> tuple[Reason, ...]:
-    """Return for each cache entry the first guard that a call fails, with the id of the advice rule that applies."""
+    """Return for each cache entry the first guard that fails for a call with these locals, globals and backend.
+
+    A `Reason` also has the id of the rule whose advice applies, such as DX102.
+    """
     site = call_site()
     return tuple(_reason(entry, locals, globals, backend, site) for entry in entries)
 
@@ -38,7 +41,7 @@ def _reason(
 
 
 def _location_in_torch(entry: RawEntry, reason: Reason) -> Location | None:
-    """Return the user's line of a failed tensor guard from the guard tree, because torch's message leaves the line out."""
+    """Return the user's line that requested a failed tensor guard, from the guard tree: torch's message does not contain it."""
     source = tensor_source(reason.source)
     for node in tree_of(entry.guards).walk():
         if short_source(node.source) == source:

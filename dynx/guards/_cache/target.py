@@ -21,7 +21,7 @@ _RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 
 class CompiledCall(NamedTuple):
-    """The function that a call of a compiled callable looks up in torch's cache, or why it is unknown before the call."""
+    """The function whose cache entries a call of a compiled callable looks up, or why it is unknown before the call."""
 
     parts: lookup.Compiled | None
     why_unknown: str | None = None
@@ -32,7 +32,7 @@ class CompiledCall(NamedTuple):
 
 
 def compiled_call_of(target: Any) -> CompiledCall:
-    """Find the compiled function that a call of `target` runs. Raises UsageError if it is not compiled."""
+    """Return the compiled function that a call of `target` runs. Raises UsageError if `target` is not compiled."""
     if isinstance(target, MethodType):
         return compiled_call_of(target.__func__)._replace(bound=(target.__self__,))
     if isinstance(target, partial):
@@ -72,7 +72,7 @@ def _call_of_module(module: Any, parts: lookup.Compiled) -> CompiledCall:
 
 
 def _call_of_instance(instance: Any, call: CompiledCall) -> CompiledCall:
-    """Return the call of an instance of a class whose `__call__` is compiled."""
+    """Return the CompiledCall of an instance whose class has a compiled `__call__`; `call` is the one of `__call__`."""
     if call.parts is not None and wrappers.is_module_call_code(call.parts.code):
         return _call_of_module(instance, call.parts)
     return call._replace(bound=(instance,))
@@ -85,9 +85,9 @@ def _unless_unknown(parts: lookup.Compiled) -> CompiledCall:
 
 
 def codes_of(fn: Any) -> list[CodeType]:
-    """List the code objects that hold the cache entries of a callable, compiled or not; leave out its resume functions.
+    """List the code objects that hold the cache entries of a callable, compiled or not, without those of resume functions.
 
-    Raises UsageError if there is none, and for a class.
+    Raises UsageError if the callable is a class or has no code object.
     """
     if isinstance(fn, type):
         raise UsageError(f"{_name(fn)} is a class, which has no cache entries\n  pass an instance or one of its methods")
@@ -112,7 +112,7 @@ def codes_of(fn: Any) -> list[CodeType]:
 
 
 def user_code_of(fn: Any) -> CodeType | None:
-    """Return the code object of the user's function inside torch.compile and decorators; for a module, of `forward`."""
+    """Return the code object of the function that torch.compile and decorators wrap; for a module, of `forward`."""
     module = unwrap(fn).module
     function = function_of(unwrap(fn if module is None else module.forward).through("compiled", "method", "decorator"))
     return None if function is None else function.__code__

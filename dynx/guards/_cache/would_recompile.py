@@ -30,9 +30,9 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A verdict with `outcome`; `reasons`, why each cache entry does not fit, as in the record of a recompile; and `unknown`,
-        the code that torch looks up only while the function runs: resume functions, forward hooks, and the functions that an
-        eager frame calls.
+        A verdict with `outcome`; `reasons`, the guard of each cache entry that fails; and `unknown`, further code that the call
+        may compile and that torch looks up only while the function runs: resume functions, forward hooks, and the functions
+        that an eager frame calls.
 
     Raises:
         UsageError: `compiled` is not compiled.
@@ -89,7 +89,7 @@ def _why_eager(miss: lookup.Missed) -> str | None:
 
 
 def _compiles_callees(miss: lookup.Missed) -> bool:
-    """Return whether torch may compile the functions that an eager frame calls, because it skips only that frame."""
+    """Return whether torch runs only this frame eagerly after the cache miss, and may compile the functions that it calls."""
     return miss.skipped is None and miss.stance != "eager_on_recompile" and not (miss.limit is not None and miss.limit_raises)
 
 

@@ -39,7 +39,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The key of a backend, and descriptions of the parts that are compared by identity, for the warning about them."""
+    """The key of a backend, and descriptions of the parts that are compared by identity, for a warning of `guards.keyed`."""
 
     key: Hashable
     by_identity: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ def value_of(backend: Any) -> Value:
     - Partials and namedtuples are compared by their parts.
     - Objects whose class defines `__eq__` and `__hash__` are compared by these, and by attributes that `__eq__` ignores.
     - Other instances are compared by class, attributes and slots, if the values cannot change and only `__init__` assigns them.
-    - Everything else is compared by identity, including functions that assign an outer variable or compute names of globals.
+    - Everything else is compared by identity, including functions that assign outer variables, or compute names of globals.
 
     No code of the user is called, except for `__eq__` and `__hash__`.
 
@@ -143,7 +143,7 @@ class _Reader:
         return self._instance(cls, value, what)
 
     def _option(self, value: Any) -> Hashable:
-        """Return the key of an argument of a partial; a dict of named options is compared by its items.
+        """Return the key of an argument of a partial or of an option; a dict with string keys is compared by its items.
 
         An empty dict is compared by identity like a list, because the backend may fill it.
         """
@@ -155,7 +155,7 @@ class _Reader:
         return self.read(value, "an option")
 
     def options(self, options: Mapping[str, Any]) -> Hashable:
-        """Return the key of named options."""
+        """Return the key of a dict of options, made of the names and the keys of the values."""
         items = sorted(options.items(), key=itemgetter(0)) if self._sorts else options.items()
         return dict, tuple((name, self._option(option)) for name, option in items)
 
@@ -203,7 +203,7 @@ def _without_identity(key: Any) -> Any:
 
 
 def _is_comparable(value: Any) -> bool:
-    """Return whether a value is hashable and `value == value` is True; for a tensor, `==` returns a tensor."""
+    """Return whether a value is hashable and `value == value` is True, which excludes tensors."""
     try:
         hash(value)
         return (value == value) is True
@@ -224,7 +224,7 @@ def _is_library_file(file: str) -> bool:
 
 
 def _writes_outside(code: CodeType) -> bool:
-    """Return whether a function assigns a global or a variable of its closure, or imports a module of the user."""
+    """Return whether code assigns a global or a variable of its closure, or imports a module of the user."""
     closure = set(code.co_freevars)
     for inner in codes_in(code):
         for instruction in dis.get_instructions(inner):
@@ -243,7 +243,7 @@ def _is_library_module(name: str) -> bool:
 
 
 def _attributes_of(fn: Any) -> list[tuple[str, Any]]:
-    """Return the attributes that every function has and that its code may read, with annotations as they are stored."""
+    """Return name, qualified name, module, docstring and annotations of a function, without evaluating lazy annotations."""
     attributes = [(name, getattr(fn, name)) for name in _FUNCTION_ATTRIBUTES]
     if sys.version_info >= (3, 14):
         return [*attributes, ("__annotate__", fn.__annotate__)]  # annotations are computed by the user's code
@@ -253,7 +253,7 @@ def _attributes_of(fn: Any) -> list[tuple[str, Any]]:
 def _not_compared(cls: Any, value: Any) -> list[tuple[str, Any]]:
     """Return the attributes of an object that an inherited or generated `__eq__` ignores.
 
-    That is every attribute if only a builtin base such as `int` defines `__eq__`, and dataclass fields with `compare=False`.
+    If only a builtin base such as `int` defines `__eq__`, these are all attributes; else dataclass fields with `compare=False`.
     """
     state = dict(_state(cls, value))
     if not any("__eq__" in vars(base) for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE):
@@ -296,9 +296,9 @@ def _members(cls: Any) -> list[tuple[str, Any]]:
 
 
 def _never_assigns_attributes(cls: Any) -> bool:
-    """Return whether instances of a class store everything in `__dict__` and slots, and only `__init__` assigns attributes.
+    """Return whether only `__init__` assigns attributes of instances, and all of them are in `__dict__` and slots.
 
-    A backend that changes its attributes, such as a counter, may compile differently from call to call.
+    Otherwise a backend may change its attributes, and compile differently from call to call.
     """
     if type(cls) is not type or not all(base.__flags__ & _HEAP_TYPE for base in cls.__mro__[:-1]):
         return False  # methods in C cannot be read

@@ -80,8 +80,8 @@ def compile(
     torch.compile reuses compiled code for the same function and backend object. dynx.compile compares what the backend does
     (see `guards.keyed`), `fullgraph`, `dynamic`, `mode`, `options`, and at each call the settings of `torch._dynamo`,
     `torch._inductor` and `torch._functorch` that change compiled code; settings of inductor are ignored for `backend="eager"`
-    and for functions that only return the graph. A changed setting compiles once; changing it back reuses the earlier code.
-    This includes resume functions and the frames called from them. Each combination has a recompile limit of its own.
+    and for backends that cannot call inductor. A changed setting compiles once; changing it back reuses the earlier code. The
+    same holds for resume functions and the frames that they call. Each combination has a recompile limit of its own.
 
     Args:
         fn: The function, method, module or class; without it, a decorator is returned.
@@ -243,6 +243,7 @@ class _Context:
             **self._settings,
             **(config_values(of_inductor=self._may_use_inductor()) if self._arguments.guard_config else {}),
         }
+        settings["key"] = self._arguments.key
         texts = {"backend": text_of(self._arguments.backend), **{name: show_value(value) for name, value in settings.items()}}
         return backend_key.keyed_backend(
             self._torch_backend,

@@ -56,8 +56,8 @@ def keyed(backend: Any, *, key: Hashable = None) -> Any:
 
     `torch.compile` compares backends by identity: a lambda or partial that is created again compiles everything again, and
     counts towards the recompile limit. `keyed` returns one object for backends with equal code, defaults, closure, globals and
-    options. A part that could change unnoticed, such as a list in a closure, is compared by identity; dynx warns the first
-    time that such a part separates two backends with the same code.
+    options. A part that can change later, such as a list in a closure, is compared by identity; dynx warns the first time
+    that such a part makes two backends with the same code unequal.
 
     Args:
         backend: A name, which is returned unchanged, or a callable `(GraphModule, list of example inputs) -> callable`.
@@ -97,7 +97,7 @@ def check_key(key: Any) -> None:
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
     """Return the key by which backends are compared: the user's `key`, or else a key computed from the backend.
 
-    Warns once if a part that is compared by identity separates it from a backend with the same code.
+    Warns once if an earlier backend has the same code and another key, because of a part that is compared by identity.
     """
     if isinstance(backend, Keyed):
         return backend.key
@@ -127,7 +127,7 @@ def _warn_if_separated(backend: Any, value: Value) -> None:
 
 
 def text_of(backend: Any) -> str:
-    """Return the text of a backend as the user writes it in code: `eager`, `partial(backend, level=1)`, `backend`."""
+    """Return a backend as text, as in the user's code: `eager`, `partial(backend, level=1)`, `backend`."""
     if isinstance(backend, Keyed):
         return text_of(backend.backend)
     if isinstance(backend, partial):

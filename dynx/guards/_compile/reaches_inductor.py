@@ -17,9 +17,9 @@ _CALLS = frozenset({"PUSH_NULL", "CALL_FUNCTION_EX", "LOAD_GLOBAL", "LOAD_NAME",
 
 
 def reaches_inductor(backend: Any) -> bool:
-    """Return whether a backend may call inductor; False only if its code uses nothing but methods that cannot lead there.
+    """Return whether a backend may call inductor; False only if all that its code uses is known not to call inductor.
 
-    `lambda gm, inputs: gm.forward` cannot call inductor.
+    `lambda gm, inputs: gm.forward`, for example, cannot call inductor.
     """
     if type(backend) is partial:
         arguments = (*backend.args, *backend.keywords.values())

@@ -37,7 +37,8 @@ def _text(key: CacheKey, call: AtLimit) -> str:
     return (
         f"{function.function} ({function.file}:{function.line}) reached {call.limit} ({call.allowed}) with backend"
         f" {key.settings['backend']!r}: calls that fit none of its cache entries run eagerly from now on"
-        "\n  this call fits none because of"
+        + "\n  "
+        + ("this call fits none because of" if shown else "none of them is for the key of this call")
         + "".join([*shown[:_SHOWN], *more])
         + (f"\n  run `dynx rule {rule}` for advice" if rule else "")
         + "\n  raise the limit with dynx.compile(..., per_backend_limit=...)"

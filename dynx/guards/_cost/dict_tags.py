@@ -16,8 +16,8 @@ class Marking(Handle):
     """A handle that turns on dict tags for a callable's existing and future cache entries, until `remove()`.
 
     torch cannot turn dict tags off in an entry: `remove()` resets the function, which compiles again at its next call. Where
-    several callables share the code object of a torch wrapper, `remove()` evicts the entries with dict tags, which then still
-    count towards the recompile limit.
+    several callables share the code object of a torch wrapper, `remove()` evicts only the entries with dict tags, which then
+    count towards the recompile limit until `guards.reset`.
     """
 
     def __init__(self, owner: CacheOwner) -> None:

@@ -38,11 +38,11 @@ class GuardProfile(GuardCosts):
     owner: CacheOwner = field(default=CacheOwner((), None, None), compare=False, repr=False, metadata=IN_PROCESS)
 
     def apply(self, setting: str | None = None) -> Marking:
-        """Apply a setting, by default the one in `advice`, to the guards of this callable, until the handle is removed.
+        """Apply a setting, by default `advice`, to the guards of this callable, until `remove()` of the returned handle.
 
         Args:
-            setting: The name of one of `settings`. Only "dict tags" drops no guard and can be applied to compiled code.
-                Default: `advice`.
+            setting: The name of one of `settings`. Only "dict tags" can be applied to compiled code: it drops no guard.
+                Default: `advice`, the cheapest setting that misses no change.
 
         Raises:
             UsageError: No setting has this name, the setting can only be chosen when compiling, or no cheaper setting is safe;
@@ -113,7 +113,7 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
 
 
 def _entries_run(call: Callable[[], object], owner: CacheOwner, location: Location) -> list[RawEntry]:
-    """List the cache entries that a call runs, one item for each run. Raises UsageError if the call runs none."""
+    """List the cache entries that a call runs; an entry that runs twice is listed twice. Raises UsageError if none runs."""
     before = entries = owner.entries()
     for _ in range(_MAX_COMPILES):
         if runs := frames_run(call, entries):
@@ -173,7 +173,7 @@ class _Frame:
 
 
 def _cost(timed: TimedNode, node: GuardNode) -> CostNode:
-    """Merge the measured times of a guard tree and the record of its guards into one tree of CostNodes."""
+    """Return a tree of CostNodes, made of the measured times of a guard tree and the record of its guards."""
     children = tuple(_cost(timed_child, child) for timed_child, child in zip(timed.children, node.children, strict=True))
     return CostNode(node.source, node.type, timed.total, timed.own, node.guards, children)
 

@@ -1,4 +1,8 @@
-"""Compare settings of torch for checking the guards of a frame: what each costs, and which changes it does not detect."""
+"""Compare settings of torch for checking the guards of a frame: what each costs, and which changes it does not detect.
+
+The settings are dict tags, by which torch skips the guards of modules whose dictionaries have not changed, and the filters of
+torch.compiler for `guard_filter_fn`, which drop guards.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,12 @@ def plan(
 ) -> list[Planned]:
     """List the guard settings to compare for a frame, and add to `times` a copy of the guards for each setting.
 
-    `guards` is the record of `tree`.
+    Args:
+        times: The timer of the frame's guards.
+        tree: torch's guard tree.
+        guards: The same tree as a record.
+        locals: The locals of the frame, for which the guards hold.
+        globals: The globals of the frame.
     """
     total = sum(len(node.guards) for _, node in guards.walk())
     planned = [Planned(IN_USE, lambda: times.whole, total, Counter())]
@@ -100,25 +109,25 @@ def _setting(name: str, ns: float, kept: int, dropped: Counter[str]) -> GuardSet
 
 
 def _kept(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes of a guard tree whose guards a filter keeps, and the nodes that lead to them."""
+    """List the nodes of a subtree whose guards the filter `drops` keeps, and their parents; `module` contains `node`."""
     module = node if is_module(node) else module
     below = [kept for child in node.children for kept in _kept(child, module, drops)]
     return [node, *below] if below or not drops(node, module) else []
 
 
 def _dropped(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes of a guard tree whose guards a filter drops."""
+    """List the nodes of a subtree whose guards the filter `drops` removes; `module` contains `node`."""
     module = node if is_module(node) else module
     below = [dropped for child in node.children for dropped in _dropped(child, module, drops)]
     return [node, *below] if drops(node, module) else below
 
 
 def _without_ambient(copy: Callable[[], float], times: GuardTimes) -> Callable[[], float]:
-    """Subtract the time of the guards on ambient state (such as grad mode), which every copy of the guards evaluates."""
+    """Return a getter of a copy's time in ns, without the guards on global state (grad mode), which every copy evaluates."""
     return lambda: max(0.0, copy() - times.ambient)
 
 
 def _guarded_values(root: RawNode, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> list[Any]:
-    """List the dictionaries and tensors that have guards in a module or its submodules."""
+    """List the dictionaries and tensors that have guards below `root`, the node of a module."""
     values = [resolve(node.source, locals, globals) for node in root.walk()]
     return [value for value in values if type(value) is dict or is_tensor_value(value)]

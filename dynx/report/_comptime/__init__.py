@@ -1,1 +1,1 @@
-"""Render traces of Dynamo: the debugger, post-mortems and the timeline."""
+"""Render what `dynx.comptime` recorded while Dynamo traced: the debugger, post-mortems of graph breaks, and the timeline."""

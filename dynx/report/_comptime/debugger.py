@@ -17,7 +17,12 @@ from dynx.report._wrap import ordinary
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
     """Render the line at which the debugger stopped: location, node and guard counts, source.
 
-    `exact` underlines the traced instruction in the line; `ago` is its distance from the newest traced instruction.
+    Args:
+        state: the state of Dynamo before it traced one instruction.
+        level: the index of the selected frame; 0 is the innermost.
+        why: the reason if the instruction breaks the graph, else an empty text.
+        ago: how many instructions Dynamo has traced since.
+        exact: underlines the instruction in the line.
     """
     frame = state.frames[level]
     attempt = f" attempt {state.attempt}" if state.attempt else ""
@@ -35,7 +40,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
 
 
 def over(why: str, compiles: int, instructions: int) -> RenderableType:
-    """Render the message that the trace has ended, with the commands that are still available."""
+    """Render the message that the trace has ended (`why`), what was traced, and the commands that are still available."""
     return Text(
         f"{why}: {words.plural(instructions, 'instruction')} in {words.plural(compiles, 'compilation')}; "
         "back and rs go back through it, c leaves the debugger",
@@ -54,7 +59,7 @@ def nothing_traced(*, only_internals: bool) -> RenderableType:
 
 
 def end_of_history(*, backwards: bool) -> RenderableType:
-    """Render the message that there is no earlier, or no later, traced instruction to go to."""
+    """Render the message that there is no earlier (`backwards`) or no later traced instruction to go to."""
     return Text("this is where the trace began" if backwards else "this is the newest traced instruction", style="dim")
 
 
@@ -65,7 +70,7 @@ def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
 
 
 def guards(guards: list[TracedGuard]) -> RenderableType:
-    """Render guards: kind, source, and the source line that requested each; "ambient" guards have no such line."""
+    """Render guards: kind, source, and the line of code that requested each, "ambient" if there is none."""
     places = (words.place(guard.location) if guard.location is not None else "ambient" for guard in guards)
     rows = [
         (Text(guard.kind, style="dim"), Text(guard.source), Text(where, style="dim"))
@@ -76,7 +81,7 @@ def guards(guards: list[TracedGuard]) -> RenderableType:
 
 
 def frames(state: TraceState, level: int) -> RenderableType:
-    """Render the stack of frames that Dynamo is tracing, outermost first, with an arrow at the selected frame."""
+    """Render the stack of frames that Dynamo is tracing, outermost first, with an arrow at the frame of index `level`."""
     lines = []
     for number, frame in reversed(list(enumerate(state.frames))):
         arrow = "-> " if number == level else "   "

@@ -1,4 +1,4 @@
-"""Render `comptime.post_mortem`, the frames, locals and guards at each graph break, for a terminal and for a notebook."""
+"""Render post-mortems, the frames, locals and guards of Dynamo at each graph break, for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
 
 
 def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
-    """Return the local variables of a frame; for the innermost frame also its value stack, without NULL placeholders."""
+    """Return the names and values of a frame's locals; in the innermost frame also of its value stack, without NULLs."""
     stack = [value for value in frame.stack if value != "<null>"]
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
 
@@ -85,7 +85,10 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
 
 
 def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
-    """Return the source lines to show: number, text before, in and after the traced instruction, whether it is in the line."""
+    """Return the source lines to show for a frame, all of them only if it is `innermost`.
+
+    A line is its number, the text before, in and after the traced instruction, and whether it has the instruction.
+    """
     lines = []
     for number, text in enumerate(frame.source, frame.first_line):
         here = number == frame.location.line

@@ -48,7 +48,7 @@ def _table(lines: Iterable[LineCost]) -> Grid:
 
 
 def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
-    """Return the totals as texts: seconds of tracing, of the backend and of discarded attempts, and the compile count."""
+    """Return the totals as texts: time of tracing, in the backend and in discarded attempts, and the number of compilations."""
     tracing = sum(compile.seconds for compile in compiles)
     backend = sum(compile.backend for compile in compiles)
     wasted = sum(compile.wasted for compile in compiles)
@@ -73,7 +73,7 @@ def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
 
 
 def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tuple[LineCost, float]]]]:
-    """Group source lines by function, most expensive function first; each line has the opacity of its colour, 0 to 0.6."""
+    """Return the title, seconds and lines of each function, the most expensive first; each line with an opacity of 0 to 0.6."""
     most = max((line.seconds for line in lines), default=0.0) or 1.0
     groups: dict[str, list[LineCost]] = {}
     for line in lines:

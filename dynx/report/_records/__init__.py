@@ -1,4 +1,7 @@
-"""Render the records that dynx returns to the user, such as `guards.inspect(fn)`, for a terminal and for a notebook."""
+"""Render a result of dynx (a record), such as that of `guards.inspect(fn)`, for a terminal and for a notebook.
+
+A function for each class of record converts it to blocks: titles, each with a table and notes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the r
 
 
 def screen(record: Shown) -> RenderableType:
-    """Render a record for a terminal: title, table and notes of each of its blocks."""
+    """Render a record for a terminal, as blocks of a title, a table and notes."""
     parts = [part for block in _blocks(record) for part in (Text(""), *_parts(block))]
     return Group(*parts[1:])
 

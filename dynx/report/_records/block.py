@@ -1,4 +1,4 @@
-"""`Block`: one part of a record that dynx returns to the user, with a title, a table and notes."""
+"""`Block`: a part of a result of dynx, as it is shown to the user: a title, a table and notes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dynx.report._styles import shares
 
 
 class Block(NamedTuple):
-    """One part of a rendered record: a title with a remark, a table, and notes below it.
+    """A part of a result as it is shown: a title with a remark, a table, and notes below the table.
 
-    Columns whose names begin with `#` hold numbers. A notebook shows `amounts`, one per row, as bars behind the first of them.
+    Columns whose names begin with `#` hold numbers. A notebook shows `amounts`, one per row, as bars in the first such column.
     """
 
     title: str
@@ -24,10 +24,10 @@ class Block(NamedTuple):
 
     @property
     def amount(self) -> str:
-        """The name of the column that has bars."""
+        """The name of the column with bars in a notebook: the first column of numbers."""
         return next((name for name in self.columns if name.startswith("#")), "")
 
     @property
     def shares(self) -> list[float]:
-        """The amounts as shares of the largest one."""
+        """The amounts divided by the largest amount: the lengths of the bars."""
         return shares(self.amounts)

@@ -1,4 +1,4 @@
-"""Blocks of `pgo.cachediff`: why graphs were not found in the caches on disk."""
+"""Show the result of `pgo.cachediff` as blocks (title, table, notes): why graphs were not found in the caches on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynx.report._records.block import Block
 
 
 def of_causes(diff: CacheDiff) -> Iterator[Block]:
-    """Yield the number of keys that differ, and a block for each cause."""
+    """Yield a block with the number of cache keys that differ, then a block for each cause."""
     if diff.problem is not None:
         first, *rest = diff.problem.splitlines()
         yield Block(first, notes=tuple(map(str.strip, rest)))

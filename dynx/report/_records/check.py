@@ -1,4 +1,4 @@
-"""Blocks for the result of `dynx.check`."""
+"""Show the result of `dynx.check`, which compares eager and compiled calls, as blocks (title, table, notes)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TITLES = {
 
 
 def of_check(report: CheckReport) -> Iterator[Block]:
-    """Yield the outcome, the objects of the program itself that the calls changed, and the differences."""
+    """Yield blocks: the outcome, objects of the program that changed although the calls used copies, and the differences."""
     calls = f"{words.plural(report.calls, 'call')}, {words.plural(report.compiles, 'graph')} compiled with {report.backend}"
     yield Block(_TITLES[report.outcome].format(report.name), calls, notes=tuple(_notes(report)))
     if report.leaks:
@@ -32,7 +32,7 @@ def of_check(report: CheckReport) -> Iterator[Block]:
 
 
 def _line_of(diff: Diff) -> str:
-    """Format the line that last changed the object, or that raised."""
+    """Return the line that last changed the object that differs, or that raised; empty if unknown."""
     return words.line(diff.location) if diff.location is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""Blocks for the report of `dynx.cudagraphs`."""
+"""Show the report of `dynx.cudagraphs` as blocks (title, table, notes)."""
 
 from __future__ import annotations
 

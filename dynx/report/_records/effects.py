@@ -1,4 +1,4 @@
-"""The block for the side effects of a compiled graph."""
+"""Show the side effects of a compiled function, such as changes of attributes, as a block (title, table, notes)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.report._records.block import Block
 
 
 def of_frame(frame: FrameEffects) -> Iterator[Block]:
-    """Yield the side effects of a graph in the order in which compiled code repeats them."""
+    """Yield a block with the side effects of a frame, in the order in which its compiled code repeats them."""
     lost = sum(effect.is_lost for effect in frame.effects)
     title = f"{frame.location.function} changes {words.plural(len(frame.effects), 'value')}"
     rows = [

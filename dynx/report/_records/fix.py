@@ -1,4 +1,4 @@
-"""Blocks for the report of `dynx fix`."""
+"""Show the report of `dynx fix` as blocks (title, table, notes)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.report._records.block import Block
 
 
 def of_fixes(report: FixReport) -> Iterator[Block]:
-    """Yield the trials, with the costs before and after, and the remaining findings."""
+    """Yield a block with the fixes that were tried and the costs before and after, and one with the remaining findings."""
     kept = sum(trial.is_kept for trial in report.trials)
     runs = f"{words.plural(report.runs, 'run')} of {report.command} in {words.seconds(report.seconds)}"
     columns = ("kept", "finding", "where", "tried", "before → after", "compiling")
@@ -37,7 +37,7 @@ def _row(trial: Trial) -> tuple[str, ...]:
 
 
 def _tried(trial: Trial) -> str:
-    """Return a fix, and the line that it changes if the finding is at another line: a call of torch.compile, for example."""
+    """Return the text of the fix that was tried, with the line that it changes if this is not the line of the finding."""
     lines = trial.written_at if trial.fix.kind == "option" else filter(None, (trial.fix.called_from,))
     places = [_place(each, trial.location.own) for each in lines if words.place(each) != words.place(trial.location)]
     return f"{trial.fix.code} at {' and '.join(places)}" if places else trial.fix.code

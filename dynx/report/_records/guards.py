@@ -1,4 +1,4 @@
-"""Blocks for the results of `dynx.guards`: caches, entries, verdicts and costs."""
+"""Show the results of `dynx.guards` as blocks (title, table, notes): cache entries, predicted recompiles, costs of guards."""
 
 from __future__ import annotations
 

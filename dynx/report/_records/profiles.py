@@ -1,4 +1,4 @@
-"""Blocks for the results of `dynx.pgo`: profiles, their differences, dynamic sizes, and profiles matched with the source."""
+"""Show the results of `dynx.pgo` (PGO profiles, differences, dynamic sizes, matches with the source) as blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_NAME = 12  # characters of the name of a run that is shown as it is
 
 
 def of_profile(profile: ProfileData) -> Iterator[Block]:
-    """Yield the functions of a profile with every source, those with a dynamic size first."""
+    """Yield a block for each function of a profile, with the size of each source; dynamic sizes come first."""
     facts = [words.plural(len(profile.runs), "run"), *(f"torch {version}" for version in profile.torch)]
     names = _names(profile.runs)
     yield Block(words.plural(len(profile.frames), "function"), ", ".join(facts), notes=tuple(_runs(profile.runs)))
@@ -41,7 +41,7 @@ def of_profile(profile: ProfileData) -> Iterator[Block]:
 
 
 def of_diff(diff: ProfileDiff) -> Iterator[Block]:
-    """Yield the sizes that differ between two profiles."""
+    """Yield blocks with the sizes that differ between two profiles, by function."""
     yield Block(f"{words.plural(len(diff), 'size')} differ" if diff else "no difference")
     for _, group in groupby(diff, key=lambda change: change.frame.key):
         changes = list(group)
@@ -50,7 +50,7 @@ def of_diff(diff: ProfileDiff) -> Iterator[Block]:
 
 
 def of_explanation(found: DynamicSizes) -> Iterator[Block]:
-    """Yield the dynamic sizes with the values that made them dynamic."""
+    """Yield blocks with the dynamic sizes and the values that made them dynamic, by function."""
     title, names = words.plural(len(found), "dynamic size or number", "dynamic sizes and numbers"), _names(found.runs)
     yield Block(title, notes=tuple(_runs(found.runs)))
     for function, group in groupby(found, key=lambda size: words.function(size.location)):
@@ -59,19 +59,20 @@ def of_explanation(found: DynamicSizes) -> Iterator[Block]:
 
 
 def of_matches(matches: ProfileMatches) -> Iterator[Block]:
-    """Yield whether the source still has each function of a profile; functions that did not change are only counted."""
+    """Yield a block that says which functions of a profile changed in the source; unchanged functions are only counted."""
     counts = Counter(match.state for match in matches)
-    title = ", ".join(f"{count} {state}" for state, count in counts.items()) or "no functions"
+    title = ", ".join(f"{count} {state}" for state, count in counts.items()) or "the profile has no functions"
     rows = [
         (_place(match.frame), _name(match.frame), match.state + (f", now line {match.line}" if match.line else ""), match.why)
         for match in matches
         if match.state != "same"
     ]
-    yield Block(title, "of the functions are as in the profile" if not rows else "", ("function", "", "", ""), rows)
+    remark = "of the functions are as in the profile" if counts and not rows else ""
+    yield Block(title, remark, ("function", "", "", ""), rows)
 
 
 def _names(runs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the name to show for each run: its id if it is short, else its number."""
+    """Return the name to show for each run that added to a profile: its id if this is short, else a number."""
     return {run: run if len(run) <= _MAX_NAME else str(number) for number, run in enumerate(sorted(runs), 1)}
 
 
@@ -121,7 +122,7 @@ def _values(source: SourceProfile, names: Mapping[str, str]) -> str:
 
 
 def _seen(seen: tuple[Seen, ...], names: Mapping[str, str]) -> str:
-    """Return values by run: `4 (0/0), 6 (0/1) in run A`."""
+    """Return the values seen in each run with their compile ids, as text: `4 (0/0), 6 (0/1) in run A`."""
     by_run: dict[str, list[str]] = {}
     for one in seen:
         by_run.setdefault(one.run, []).append(f"{one.value} ({one.compile_id})")

@@ -1,4 +1,4 @@
-"""Blocks for the result of `Run.diff`."""
+"""Show the result of `Run.diff`, which compares two runs, as blocks (title, table, notes)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynx.report._records.block import Block
 
 
 def of_diff(diff: RunDiff) -> Iterator[Block]:
-    """Yield what got worse, what got better, and the totals of both runs."""
+    """Yield blocks: what got worse, what got better, and the totals of both runs."""
     worse, better = diff.worse, diff.better
     yield _causes("worse", worse)
     yield _causes("better", better)
@@ -53,7 +53,7 @@ def _amount(amount: RunTotal, value: float) -> str:
 
 
 def _ratio(amount: RunTotal) -> str:
-    """Return the later amount as a multiple of the earlier one, such as `1.30x`; empty if they are equal or one is 0."""
+    """Return the second run's total as a multiple of the first run's, such as `1.30x`; empty if both are equal or one is 0."""
     if amount.before == amount.after or not amount.before or not amount.after:
         return ""
     return f"{amount.after / amount.before:.2f}x"

@@ -1,4 +1,4 @@
-"""Blocks for the results of `dynx.saved`: the tensors that a function saves, the error of gradients, a plan for a budget."""
+"""Show the results of `dynx.saved` as blocks: the tensors saved for backward, errors of gradients, plans for a budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS = 12  # number of bars
 
 
 def of_report(report: SavedReport) -> Iterator[Block]:
-    """Yield totals, bars of bytes by module and by line, then every tensor."""
+    """Yield blocks: totals, bytes by module and by line with bars, the peak, then every saved tensor."""
     total = f"{words.size(report.bytes)} of activations" if report.bytes else "no activations"
     yield Block(
         total + _stored(report.bytes, report.saved_bytes),
@@ -36,7 +36,7 @@ def of_report(report: SavedReport) -> Iterator[Block]:
 
 
 def _at_peak(graphs: Sequence[SavedGraph]) -> Iterator[Block]:
-    """Yield the tensors in memory at the peak of the graph that needs most."""
+    """Yield a block with the tensors in memory at the peak of the graph that needs most memory."""
     graph = max(graphs, key=lambda graph: max(graph.forward_peak, graph.backward_peak), default=None)
     if graph is None or not graph.at_peak:
         return
@@ -68,7 +68,7 @@ def _notes(report: SavedReport) -> Iterator[str]:
 
 
 def _bars(tensors: Sequence[SavedTensor], group_of: Callable[[SavedTensor], str]) -> Iterator[tuple[str, ...]]:
-    """Yield the groups with the most bytes and a bar for each: the dark part is stored, the light part freed."""
+    """Yield rows for the groups with most bytes: name, bytes, stored bytes, and a bar with a dark part for the stored bytes."""
     groups: dict[str, list[SavedTensor]] = {}
     for tensor in tensors:
         groups.setdefault(group_of(tensor), []).append(tensor)
@@ -108,12 +108,12 @@ def _row(tensor: SavedTensor) -> tuple[str, ...]:
 
 
 def _operator(name: str) -> str:
-    """Return the name of an operator without the usual prefix and overload: `gelu` for `aten.gelu.default`."""
+    """Return the name of an operator without `aten.` and `.default`: `gelu` for `aten.gelu.default`."""
     return name.removeprefix("aten.").removesuffix(".default")
 
 
 def _held(tensors: Sequence[SavedTensor]) -> Iterator[str]:
-    """Yield how many tensors there are of each kind, with their bytes."""
+    """Yield the number of tensors of each kind, with their bytes, as text."""
     for kind in dict.fromkeys(tensor.kind for tensor in tensors):
         sizes = [tensor.bytes for tensor in tensors if tensor.kind == kind]
         yield f"{words.plural(len(sizes), kind)} {words.size(sum(sizes))}"
@@ -125,7 +125,7 @@ def _kept(tensors: Sequence[SavedTensor]) -> Iterator[str]:
 
 
 def of_error(error: GradError) -> Iterator[Block]:
-    """Yield the error of all gradients, then of each parameter."""
+    """Yield a block with the error of all gradients, and a row for each parameter."""
     rows: list[tuple[str, ...]] = [
         (one.name, f"{one.relative:.2g}", f"{one.cosine:.6f}", f"{one.numel:,}") for one in error.parameters
     ]
@@ -144,7 +144,7 @@ def _step(plan: SavedPlan) -> Iterator[str]:
 
 
 def of_plan(plan: SavedPlan) -> Iterator[Block]:
-    """Yield the plan, with its bytes and error, and the rules that were tried."""
+    """Yield a block with the plan (rules for a memory budget), its bytes and gradient error, and one with the rules tried."""
     state = "fits" if plan.fits else "does not fit"
     yield Block(
         f"{words.size(plan.bytes)} of activations{_stored(plan.bytes, plan.saved_bytes)}, "

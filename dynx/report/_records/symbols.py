@@ -1,4 +1,4 @@
-"""Blocks for the report of `dynx.symbols`."""
+"""Show the report of `dynx.symbols`, the symbols of symbolic shapes, as a block (title, table, notes)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _ENLARGING = {
 
 @dataclass(frozen=True)
 class Saved:
-    """A tensor that a forward graph saves: its node there, and the input of the backward graph that receives it."""
+    """A saved tensor: its `node` in the forward graph, and the `input` of the backward graph that receives it."""
 
     node: Node
     input: Node
@@ -46,7 +46,7 @@ class Saved:
 
     @cached_property
     def candidate(self) -> Candidate:
-        """The properties that rules read."""
+        """The properties of the tensor that rules are matched against."""
         tensor, node = self.value, self.node
         is_bool = tensor.dtype is torch.bool
         return Candidate(
@@ -62,7 +62,7 @@ class Saved:
 
     @cached_property
     def one_bit(self) -> OneBit | None:
-        """How one bit per element represents a floating-point tensor; None if one bit is not enough."""
+        """How to represent the floating-point tensor by one bit per element; None if one bit is not enough."""
         return one_bit(self.node, self.readers, only_as_mask=all(self._as_mask))
 
     @cached_property
@@ -70,7 +70,7 @@ class Saved:
         return tuple(reads_as_mask(reader, self.input, self.graphs.backward_memory) for reader in self.readers)
 
     def record(self) -> SavedTensor:
-        """Return the record of the tensor if no rule applies."""
+        """Return the record of the tensor as if no rule applied; the caller adds the effect of a rule."""
         tensor, candidate = self.value, self.candidate
         size = nbytes(tensor)
         return SavedTensor(
@@ -89,7 +89,7 @@ class Saved:
         )
 
     def _recomputed(self) -> Iterator[Node]:
-        """Yield the nodes that the partitioner copied from forward to backward, and that depend on this tensor there."""
+        """Yield the backward nodes that depend on this tensor and that the partitioner copied from the forward graph."""
         waiting, found = list(self.readers), set[Node]()
         while waiting:
             node = waiting.pop()
@@ -142,7 +142,7 @@ class Graphs:
 
 
 def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
-    """Return the node that computed the base of a view; it may be one of several results of an operator."""
+    """Return the node that computed the base of a view; the node itself if it is no view. May be a `getitem` node."""
     result = node
     while True:
         source = next((source for source in node.all_input_nodes if memory[source] & memory[node]), None)
@@ -153,14 +153,14 @@ def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
 
 
 def _operator(node: Node) -> str:
-    """Return the operator that computed a node, also with other results; an empty string for an input."""
+    """Return the name of the operator that computed a node, also behind `getitem`; an empty string for an input."""
     while node.target is getitem and isinstance(node.args[0], Node):
         node = node.args[0]
     return str(node.target) if node.op == "call_function" else ""
 
 
 def _readers(source: Node, memory: dict[Node, Memory]) -> Iterator[Node]:
-    """Yield the nodes that read a node or a view of it; creating a view is no read."""
+    """Yield the nodes that read `source` or a view of it; creating a view does not count as reading."""
     for user in source.users:
         if user.op == "call_function" and memory[user] & memory[source]:
             yield from _readers(user, memory)
@@ -169,7 +169,7 @@ def _readers(source: Node, memory: dict[Node, Memory]) -> Iterator[Node]:
 
 
 def _enlarges(node: Node) -> bool:
-    """Return whether an operator enlarges the error of its argument; `exp` in `1 / (1 + exp(-x))` does not."""
+    """Return whether an operator can enlarge the error of its argument: `exp` can, but not in `1 / (1 + exp(-x))`."""
     if node.target not in _ENLARGING:
         return False
     is_sigmoid = bool(node.users) and all(user.target is _ATEN.add.Tensor and 1 in user.args for user in node.users)

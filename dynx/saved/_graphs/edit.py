@@ -18,7 +18,7 @@ _KEPT_META = ("stack_trace", "nn_module_stack")  # copied from the packed tensor
 
 
 class Edit:
-    """An edit of both graphs; `finish` makes the outputs of forward and the inputs of backward agree again.
+    """An edit of the forward and backward graph; `finish` makes the outputs of forward match the inputs of backward.
 
     `slots` maps each input of the backward graph that receives a saved value to the node of the forward graph.
     """
@@ -37,7 +37,7 @@ class Edit:
         return next((slot for slot, source in self.slots.items() if source is node), None)
 
     def save(self, node: Node, near: Node) -> Node:
-        """Return the input of the backward graph for a node of the forward graph; add it before the input `near` if needed."""
+        """Return the backward input that receives a forward node; if there is none, add it before the input `near`."""
         if (slot := self.input_of(node)) is not None:
             return slot
         is_tensor = isinstance(value_of(node), torch.Tensor)
@@ -50,7 +50,7 @@ class Edit:
         return slot
 
     def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
-        """Insert `gm`, a function of `source`, into the forward graph; return its results: nodes and constants."""
+        """Insert the nodes of `gm`, called on `source`, into the forward graph; return its outputs: nodes and constants."""
         env = {placeholders(gm)[0]: source}
         results = {node for node in gm.graph.output_node().all_input_nodes if node.op != "placeholder"}
         numbers = iter(range(len(results)))
@@ -61,7 +61,7 @@ class Edit:
         return _mapped_outputs(gm, env)
 
     def insert_backward(self, gm: GraphModule, stored: Sequence[Node], before: Node, source: Node) -> Any:
-        """Insert `gm`, a function of the `stored` nodes, into the backward graph; return its result."""
+        """Insert the nodes of `gm`, called on the `stored` nodes, into the backward graph; return the output of `gm`."""
         env = dict(zip(placeholders(gm), stored, strict=True))
         with self.backward.inserting_before(before):
             for node in _body(gm):
@@ -75,7 +75,7 @@ class Edit:
                 env[node] = self._copy(node, self.partition.forward, self.backward, self.partition.backward, env, node, None)
 
     def finish(self) -> None:
-        """Remove replaced inputs that nothing reads, order the outputs of forward as the inputs of backward, and recompile."""
+        """Remove unused replaced inputs, put the outputs of forward in the order of the inputs of backward, and recompile."""
         for slot in list(self.slots):
             if not slot.users and isinstance(value_of(slot), torch.Tensor) and slot in self._replaced:
                 del self.slots[slot]
@@ -125,7 +125,7 @@ class Edit:
         return copied
 
     def _constant(self, node: Node, gm: GraphModule, owner: GraphModule) -> str:
-        """Copy a constant of a traced function to the graph's module, and return its name there."""
+        """Copy a constant of the traced function `gm` to the graph's module `owner`; return its attribute name in `owner`."""
         value, name = getattr(gm, str(node.target)), f"_dynx{node.target}"
         while hasattr(owner, name):
             name += "_"
@@ -154,5 +154,5 @@ def _is_size(node: Any) -> bool:
 
 
 def _is_needed(node: Node) -> bool:
-    """Return whether a node must stay even if nothing uses its result: any node but an operator without side effects."""
+    """Return whether dead code elimination must keep a node: inputs, outputs, and operators with side effects."""
     return node.op != "call_function" or node.is_impure()

@@ -27,7 +27,7 @@ Schedule = Literal["auto", "graph", "none"]
 
 @dataclass(frozen=True)
 class Choice:
-    """The rule that applies to a saved tensor; None if no rule applies, with the reasons."""
+    """The rule that applies to a saved tensor, or None; `why` says why no rule applies."""
 
     saved: Saved
     rule: Rule | None
@@ -64,7 +64,7 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
 
 
 def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[Node]) -> list[Choice]:
-    """Return the choice for each tensor; a recomputed tensor is not the source of another recomputed tensor."""
+    """Return the choice for each tensor; no tensor is recomputed from another tensor that is recomputed."""
     refused: dict[Saved, str] = {}
     while True:
         choices = [_first(one, rules, refused) for one in saved]
@@ -84,7 +84,7 @@ def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[N
 
 
 def _first(saved: Saved, rules: Sequence[Rule], refused: dict[Saved, str]) -> Choice:
-    """Return the first rule that applies to a tensor."""
+    """Return the choice of the first rule that applies to a tensor, or of no rule; `refused` are reasons not to recompute."""
     candidate, reasons = saved.candidate, []
     common = _why_never(saved)
     for rule in rules:
@@ -105,7 +105,7 @@ def _why_never(saved: Saved) -> str:
 
 
 class _Writer:
-    """Edits the graphs, one choice at a time."""
+    """Edits the graphs: packs and unpacks, or recomputes, one saved tensor at a time."""
 
     def __init__(self, graphs: Graphs, *, validate: bool, is_ordered: bool) -> None:
         self._graphs, self._validate, self._is_ordered = graphs, validate, is_ordered
@@ -168,7 +168,7 @@ class _Writer:
         )
 
     def _pack_after(self, node: Node, *, is_ordered: bool) -> Node:
-        """Return the node of the forward graph after which a tensor is packed."""
+        """Return the forward node after which to pack a tensor: its last use if `is_ordered`, else the last node."""
         if not is_ordered:
             return self._forward_end
         memory = self._graphs.forward_memory[node]
@@ -176,7 +176,7 @@ class _Writer:
         return max((self._last_forward_input, node, *reads), key=self._order.__getitem__)
 
     def _first_use(self, users: Sequence[Node], *, is_ordered: bool) -> Node:
-        """Return the node of the backward graph before which a tensor is unpacked."""
+        """Return the backward node before which to unpack a tensor: its first use if `is_ordered`, else the first operator."""
         if not is_ordered or not users:
             return placeholders(self._partition.backward)[-1].next  # before nodes that recompute from it
         reading = set(users)
@@ -204,7 +204,7 @@ def _distinct(results: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _last_reads(partition: Partition) -> dict[Node, Node]:
-    """Return the last node that reads the memory of each allocating node, before any node writes to that memory."""
+    """Return, for each node that allocates memory, the last node that reads this memory before it is written in place."""
     last: dict[Node, Node] = {}
     written: set[Node] = set()
     for node, (reads, writes) in effects_of(partition.forward).items():
@@ -227,7 +227,7 @@ def order_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def _in_order(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
-    """Return the tensor with strides that decrease in this order of its dims."""
+    """Return a copy of the tensor whose strides decrease in the given order of dims."""
     back = [order.index(dim) for dim in range(len(order))]
     return tensor.permute(order).contiguous().permute(back)
 

@@ -90,7 +90,7 @@ _DEEPEST = 24  # operators between a mask and a tensor computed from it
 
 
 class OneBit(NamedTuple):
-    """The values of set and cleared bits, and how the bit of an element is computed."""
+    """How one bit represents an element: the values `yes` for a set and `no` for a cleared bit, and how the bit is computed."""
 
     yes: float
     no: float
@@ -98,7 +98,7 @@ class OneBit(NamedTuple):
     nan: bool = False  # the bit of NaN
 
     def bits(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the mask as a bool tensor."""
+        """Return the bits of a floating-point tensor as a bool tensor."""
         if self.greater_than_zero:
             return ~(tensor <= 0) if self.nan else tensor > 0
         low, high = sorted((self.yes, self.no))
@@ -107,13 +107,13 @@ class OneBit(NamedTuple):
         return is_high if self.yes == high else ~is_high
 
     def tensor(self, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Return `yes` where a mask is True, and `no` elsewhere."""
+        """Return a tensor of this dtype with the value `yes` where `mask` is True, and `no` elsewhere."""
         yes, no = (torch.scalar_tensor(value, dtype=dtype, device=mask.device) for value in (self.yes, self.no))
         return torch.where(mask, yes, no)
 
 
 def reads_as_mask(reader: Node, source: Node, memory: dict[Node, Memory]) -> bool:
-    """Return whether a node reads only the signs or zeros of a tensor."""
+    """Return whether a node reads only the signs of a tensor, or which of its elements are zero."""
     position = _MASK_ARGUMENT.get(reader.target)
     if position is None:
         return False
@@ -122,12 +122,12 @@ def reads_as_mask(reader: Node, source: Node, memory: dict[Node, Memory]) -> boo
 
 
 def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBit | None:
-    """Return how one bit per element represents a floating-point tensor; None if one bit is not enough.
+    """Return how to represent a floating-point tensor by one bit per element; None if one bit is not enough.
 
     Args:
         node: The tensor in the forward graph.
         readers: The nodes of backward that read the tensor.
-        only_as_mask: Whether they read only signs or zeros.
+        only_as_mask: Whether the readers use only the signs of the elements, or which elements are zero.
     """
     if not value_of(node).dtype.is_floating_point:
         return None
@@ -142,7 +142,7 @@ def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBi
 
 
 def _two_constants(node: Node) -> OneBit | None:
-    """Return the two constants of a tensor that a mask selects, as in `where(mask, 0, -inf)`; None for other tensors."""
+    """Return the two constants between which a mask selects, as in `where(mask, 0, -inf)`; None for other tensors."""
     found = _values(node, 0)
     if found is None or found.mask is None:
         return None
@@ -159,7 +159,7 @@ class _Values(NamedTuple):
 
 
 def _values(node: Node, depth: int) -> _Values | None:
-    """Return the two values of a node; None if they are unknown."""
+    """Return the two values that the elements of a node can have; None if there are more, or they are unknown."""
     value = value_of(node)
     if not isinstance(value, torch.Tensor) or depth > _DEEPEST:
         return None
@@ -170,7 +170,7 @@ def _values(node: Node, depth: int) -> _Values | None:
 
 
 def _computed(node: Node, depth: int) -> _Values | None:
-    """Return the two values of the result of an operator, computed from those of its arguments."""
+    """Return the two values of an operator's result, computed from the values of its arguments; None if unknown."""
     if node.op != "call_function":
         return None
     if node.target in _SAME_ELEMENTS:

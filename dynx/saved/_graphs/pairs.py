@@ -12,8 +12,8 @@ from dynx._torch.autograd.partition import Partition
 def saved_inputs(partition: Partition) -> dict[Node, Node]:
     """Return the saved node of the forward graph for each input of the backward graph, in the order of the inputs.
 
-    Both have the same name, unless AOTAutograd renames the input, such as the RNG state that activation checkpointing saves for
-    dropout. Renamed inputs are in the order of their nodes.
+    An input has the name of its saved node, unless AOTAutograd renames the input, such as the RNG state that activation
+    checkpointing saves for dropout. Renamed inputs are matched by their order.
     """
     outputs = partition.forward.graph.output_node().args[0][partition.user_outputs :]
     saved = list(dict.fromkeys(output for output in outputs if isinstance(output, Node)))

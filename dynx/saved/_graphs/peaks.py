@@ -20,7 +20,7 @@ _SMALLEST = 0.01  # of the peak: smaller tensors are not recorded
 
 
 class Peaks:
-    """The simulated peaks of both graphs, before and after they are edited."""
+    """The simulated peaks, in bytes, of the forward and backward graph, before and after the graphs are edited."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -36,7 +36,7 @@ class Peaks:
     def after(self, tensors: Sequence[SavedTensor]) -> dict[str, Any]:
         """Return the peaks after the graphs were edited, as fields of `SavedGraph`.
 
-        Inputs from which the backward graph recomputes tensors count as held until then.
+        Inputs of forward that backward needs to recompute tensors count as memory of the caller, like parameters.
         """
         names = {node.name for node in placeholders(self._partition.forward)}
         self._held |= {source for tensor in tensors for source in tensor.computed_from if source in names}
@@ -51,7 +51,7 @@ class Peaks:
 
 
 def _allocated(peak: Peak, partition: Partition) -> Iterator[PeakTensor]:
-    """Yield the records of the tensors that are allocated at a peak, the largest first."""
+    """Yield records of the tensors that are allocated at a peak, the largest first, without tensors below 1 % of the peak."""
     slots = saved_inputs(partition)
     memory = {**memory_of(partition.forward), **memory_of(partition.backward)}
     in_forward = {allocator for node in slots.values() for allocator in memory[node]}
@@ -67,7 +67,7 @@ def _allocated(peak: Peak, partition: Partition) -> Iterator[PeakTensor]:
 
 
 def _results(partition: Partition) -> Iterator[Node]:
-    """Yield the nodes that the graphs return: results for the user, and gradients."""
+    """Yield the nodes that the graphs return: the results of forward for the user, and the gradients of backward."""
     results = partition.forward.graph.output_node().args[0][: partition.user_outputs]
     results = (*results, *partition.backward.graph.output_node().args[0])
     return (result for result in results if isinstance(result, Node))

@@ -21,9 +21,9 @@ class Chain(NamedTuple):
 
 
 def chain_of(node: Node, saved: Collection[Node], mutated: Collection[Node]) -> Chain | str:
-    """Return the nodes that compute a node from saved tensors and graph inputs; a reason if that is impossible.
+    """Return the nodes that compute `node` from saved tensors and graph inputs; a str with the reason if that is impossible.
 
-    Inputs that the function mutates, such as running statistics, have other values in backward.
+    It is impossible to recompute from inputs that forward mutates, such as running statistics: their values differ in backward.
     """
     order = {other: index for index, other in enumerate(node.graph.nodes)}
     found, sources, waiting = {node}, set[Node](), [node]

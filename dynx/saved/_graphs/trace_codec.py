@@ -19,7 +19,7 @@ _SCALARS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class TracedCodec(NamedTuple):
-    """The graphs of `pack` and `unpack` for one tensor, and the values between them."""
+    """The graphs of `pack` and `unpack` for one tensor, and the values that `pack` returns."""
 
     pack: GraphModule
     unpack: GraphModule
@@ -28,7 +28,7 @@ class TracedCodec(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The tensor that is packed, for error messages."""
+    """The names of the packed tensor and its codec, and the line, for error messages."""
 
     name: str
     codec: str
@@ -74,7 +74,7 @@ def check_unpacked(unpacked: Any, value: torch.Tensor, subject: Subject) -> None
     """Raise BadCodec unless `unpacked` is a tensor with the shape, dtype and device of `value`."""
     advice = "let pack store what unpack needs, such as (tensor.dtype, tensor.shape, ...)"
     if not isinstance(unpacked, torch.Tensor):
-        raise subject.error(f"unpack returns a {type(unpacked).__name__}, no tensor", advice)
+        raise subject.error(f"unpack returns {type(unpacked).__name__}, not a tensor", advice)
     for what in ("shape", "dtype", "device"):
         expected, actual = getattr(value, what), getattr(unpacked, what)
         if expected != actual:
@@ -82,7 +82,7 @@ def check_unpacked(unpacked: Any, value: torch.Tensor, subject: Subject) -> None
 
 
 def check_deterministic(traced: TracedCodec, subject: Subject) -> None:
-    """Raise BadCodec if one of the functions draws random numbers."""
+    """Raise BadCodec if `pack` or `unpack` draws random numbers."""
     for which, gm in (("pack", traced.pack), ("unpack", traced.unpack)):
         for node in gm.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):

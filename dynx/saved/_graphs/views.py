@@ -1,4 +1,4 @@
-"""Make a graph save tensors instead of views of them, so that each tensor is packed once."""
+"""Make a graph save base tensors instead of views of them, so that each base is packed once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dynx.saved._graphs.edit import Edit
 
 
 def save_bases(partition: Partition) -> None:
-    """Replace saved views of an activation by the activation, from which backward then creates the views.
+    """Save the base of saved views (an activation) instead of the views, and make backward create the views from it.
 
     For example, the output of `relu` may be saved as a mask and, transposed, for a matmul; query, key and value may be parts of
-    the result of one matmul. Parts that together have fewer bytes than the activation, such as one slice, are not replaced.
+    the result of one matmul. Views that together have fewer bytes than their base, such as one slice, stay saved as they are.
     """
     graphs, edit = Graphs(partition), Edit(partition)
     has_changed = False
@@ -39,7 +39,7 @@ def save_bases(partition: Partition) -> None:
 
 
 def _with_bases(graphs: Graphs) -> Iterator[tuple[Saved, Node, Sequence[Node]]]:
-    """Yield the saved tensors that backward reads, the node to save instead, and the views that lead to the tensor."""
+    """Yield each saved tensor that backward reads, the node to save instead, and the views from that node to the tensor."""
     chains = {saved: _views_to(saved.node, graphs.forward_memory) for saved in graphs.saved() if saved.input.users}
     parts = {saved: _last_part(chain) for saved, chain in chains.items()}
     saved_of: dict[Node, set[Node]] = {}
@@ -53,7 +53,7 @@ def _with_bases(graphs: Graphs) -> Iterator[tuple[Saved, Node, Sequence[Node]]]:
 
 
 def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
-    """Return the activation behind a view, followed by the operators that create the view from it, in order."""
+    """Return the base of a view, followed by the operators that create the view from the base, in order."""
     chain = [node]
     while _is_view(chain[0], memory):
         chain.insert(0, chain[0].all_input_nodes[0])
@@ -61,7 +61,7 @@ def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
 
 
 def _last_part(chain: Sequence[Node]) -> int:
-    """Return the index of the first node from which on all nodes have the elements of the last node."""
+    """Return the index of the first node of the chain after which no view drops elements."""
     last = len(chain) - 1
     while last and _elements(chain[last - 1]) == _elements(chain[-1]):
         last -= 1
@@ -69,7 +69,7 @@ def _last_part(chain: Sequence[Node]) -> int:
 
 
 def _is_view(node: Node, memory: dict[Node, Memory]) -> bool:
-    """Return whether a node is a view, or several views, of its only argument that is a node."""
+    """Return whether an operator returns a view, or several views, of its only tensor argument."""
     if node.target is getitem:
         return _is_view(node.all_input_nodes[0], memory)
     schema = schema_of(node.target) if node.op == "call_function" else None

@@ -1,4 +1,4 @@
-"""The saved tensors of one function of a program that ran, for `dynx memory`."""
+"""Report the tensors that one function of a program saved while the program ran, for `dynx memory`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Compiled(NamedTuple):
 
 @contextmanager
 def observed() -> Iterator[list[Compiled]]:
-    """Collect the graphs that are compiled in a `with` block; AOTAutograd's cache is off, as its graphs are not traced."""
+    """Collect the graphs that are compiled in a `with` block; turns AOTAutograd's cache off, since a hit traces no graph."""
     compiled: list[Compiled] = []
     with SavedGraphs(lambda graph: compiled.append(Compiled(graph, tuple(_callers())))), without_autograd_cache():
         yield compiled
@@ -59,12 +59,12 @@ def _callers() -> Iterator[Caller]:
 
 
 def report_of(compiled: Sequence[Compiled], target: Any, name: str, program: str) -> SavedReport:
-    """Return the graphs of a function, and those that were compiled while it was running, as in a training step.
+    """Return a report of the graphs of a function, and of graphs compiled while it was running, as in a training step.
 
     Args:
         compiled: The graphs of the program.
-        target: The function or module; None if the program has only its `name`.
-        name: Its name in reports: `Model.forward`.
+        target: The function or module; None if it cannot be found by its name, so that graphs are matched by `name` only.
+        name: The name of the function: `Model.forward`.
         program: The name of the program in error messages.
 
     Raises:

@@ -26,7 +26,7 @@ _QUICK = {"inductor": "aot_eager_decomp_partition"}
 
 
 class Choice(NamedTuple):
-    """A codec for the tensors with one name, and its effect: freed bytes, error of the gradients, and seconds."""
+    """A codec for the tensors with one name, and its effect: freed bytes, relative error of the gradients, and seconds."""
 
     name: str
     codec: Codec
@@ -46,9 +46,10 @@ def plan(
 ) -> SavedPlan:
     """Find rules with which the activations fit a memory budget, with the smallest error of the gradients.
 
-    Each codec is compiled once, for all tensors. Then each saved tensor is packed by each codec that takes it, in one backward
-    pass per pair, from the largest tensor until 99 % of the bytes are covered. Codecs are chosen greedily, by the least squared
-    error per freed byte. Finally, the rules are compiled, and their bytes, error and seconds are measured together.
+    Each codec is compiled once, for all tensors. Then, for each pair of a saved tensor and an inexact codec, one backward pass
+    that packs only this tensor measures the error, from the largest tensor until 99 % of the bytes are covered. Pairs are
+    chosen greedily, by the least squared error per freed byte. Finally, the chosen rules are compiled, and their total bytes,
+    error and seconds are measured.
 
     For inductor, the pairs are measured with the backend `aot_eager_decomp_partition`, which compiles faster; the final rules
     are measured with inductor.
@@ -63,7 +64,7 @@ def plan(
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A `SavedPlan` with the rules as code to paste, their bytes, error and seconds, and all pairs that were tried.
+        A `SavedPlan` with the rules as code to paste, their bytes, error and seconds, and all pairs of tensor and codec.
 
     Raises:
         UsageError: `fn` is not callable, or returns nothing that requires a gradient; or `budget` or a codec is invalid.
@@ -115,7 +116,7 @@ def _bytes_of(budget: Any, total: int) -> int:
     except ValueError:
         allowed = None
     if type(allowed) is not int or allowed < 0:
-        raise UsageError(f'budget={budget!r} is no amount of memory\n  pass a number of bytes, or a share such as "60%"')
+        raise UsageError(f'budget={budget!r} is not an amount of memory\n  pass a number of bytes, or a share such as "60%"')
     return allowed
 
 
@@ -124,7 +125,7 @@ def _checked(tried: Sequence[Codec] | None) -> tuple[Codec, ...]:
         return known.bits(), known.bf16(), known.int8(), known.fp8(), known.int4()
     for codec in tried:
         if not isinstance(codec, Codec):
-            raise UsageError(f"{codec!r} is no codec\n  pass those of dynx.saved.codecs, such as saved.codecs.fp8()")
+            raise UsageError(f"{codec!r} is not a codec\n  pass codecs of dynx.saved.codecs, such as saved.codecs.fp8()")
     return tuple(tried)
 
 
@@ -164,7 +165,7 @@ def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
 
 
 def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
-    """Return the bytes that hooks free, by name of the tensors."""
+    """Return the bytes that hooks save, by name of the tensor; empty if a codec raises BadCodec."""
     result: dict[str, int] = {}
     try:
         with warnings.catch_warnings():
@@ -178,7 +179,7 @@ def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
 
 
 def _greedy(choices: Sequence[Choice], needed: int) -> list[Choice]:
-    """Choose codecs until `needed` bytes are freed: each time the change that adds the least squared error per byte."""
+    """Choose codecs until `needed` bytes are freed: each step takes the one that adds the least squared error per byte."""
     chosen: dict[str, Choice] = {}
     while sum(choice.freed for choice in chosen.values()) < needed:
         best: tuple[float, int, Choice] | None = None

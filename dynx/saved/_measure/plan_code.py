@@ -1,4 +1,4 @@
-"""Write rules for chosen codecs: by line or module if these determine the codec, else by name."""
+"""Write rules for chosen codecs: by line or module, if all tensors of the line or module have one codec, else by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Where = dict[str, str]  # options of a rule
 
 
 class Written(NamedTuple):
-    """A rule, and the code that makes it."""
+    """A rule, and the expression that creates it."""
 
     rule: Rule
     code: str
@@ -55,7 +55,7 @@ def rules_of(
 def _options(tensor: SavedTensor) -> Iterator[Where]:
     """Yield options that match a tensor, the most general options first.
 
-    In modules of torch that no code of the user calls, the line is that of the call, and is not used.
+    The line is omitted if it is only that of the compiled call, as for tensors of a compiled `nn.Sequential`.
     """
     location = tensor.location
     line = {"line": f"{location.file}:{location.line}"} if location is not None and location != call_site() else {}

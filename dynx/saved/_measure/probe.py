@@ -1,4 +1,4 @@
-"""Measure a codec on one saved tensor: the function is compiled once, then each measurement takes one backward pass."""
+"""Measure codecs on single saved tensors: the function is compiled once, then each measurement takes one backward pass."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _seconds: dict[str, float] = {}
 
 
 class Probe(NamedTuple):
-    """The gradients if only one tensor is packed, and how long packing takes."""
+    """The gradients if only the tensors with one name are packed, and the seconds that packing and unpacking take."""
 
     gradients: Mapping[str, torch.Tensor]
     seconds: float  # to pack and unpack the tensor with uncompiled operators
 
 
 def probes(names: Sequence[str]) -> SavedHooks:
-    """Return hooks under which `probe` can pack each of these tensors in backward."""
+    """Return hooks under which `probe` can measure a codec on the saved tensors with these names."""
     rules = (rule(Codec("probe", partial(_pack, name), _unpack, "any"), name=f"^{re.escape(name)}$") for name in names)
     return hooks(*rules, cache_hash=f"probes {tuple(names)}", validate=False)
 

@@ -128,7 +128,7 @@ class Program:
 
 
 class _Meter:
-    """Measures the peak bytes allocated on the current CUDA device since the last call of `peak`; 0 without CUDA."""
+    """Measures the peak bytes allocated on the current CUDA device; `peak` returns and resets it; 0 without CUDA."""
 
     def __init__(self) -> None:
         self.has_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
@@ -149,7 +149,7 @@ class _Meter:
 
 @contextmanager
 def _restored(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Restore the buffers of modules and the RNG states at the end, so that each block runs with the same random numbers."""
+    """Restore the buffers of modules and the RNG states after a `with` block, so that each run has the same random numbers."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     buffers = [buffer for module in modules for buffer in module.buffers()]
     values = [buffer.detach().clone() for buffer in buffers]
@@ -179,7 +179,7 @@ def _leaves_of(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _modules_of(fn: Any, arguments: Any) -> list[nn.Module]:
-    """Return the modules that a function is, is bound to, closes over, reads as globals, or is called with."""
+    """Return the modules that `fn` uses: itself, its `__self__`, and modules in its closure, globals and arguments."""
     found: list[Any] = [fn, getattr(fn, "__self__", None), *tree_leaves(arguments)]
     if hasattr(fn, "__code__"):
         function = getattr(fn, "__func__", fn)
@@ -190,7 +190,7 @@ def _modules_of(fn: Any, arguments: Any) -> list[nn.Module]:
 
 
 def _names(modules: Sequence[nn.Module], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[int, str]:
-    """Return names of parameters and of tensors among the arguments, by the id of the tensor."""
+    """Return the names of parameters and of tensor arguments, by `id()` of the tensor."""
     arguments = [(f"argument {index}", value) for index, value in enumerate(args)] + list(kwargs.items())
     names = {id(value): name for name, value in arguments if isinstance(value, torch.Tensor)}
     for module in modules:

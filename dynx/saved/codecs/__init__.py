@@ -10,8 +10,8 @@
 | `offload()` | the tensor in pinned memory of the host | none |
 | `recompute()` | nothing: backward computes the tensor again | none |
 
-All codecs keep infinities and NaN, and finite elements stay finite. The errors are those of float32; in bfloat16 and float16,
-the result is rounded once more.
+All codecs keep infinities and NaN, and finite elements stay finite. The errors are those for float32 tensors; bfloat16 and
+float16 tensors are rounded once more when they are unpacked.
 """
 
 from dynx.saved.codecs._bf16 import bf16

@@ -12,7 +12,7 @@ _BITS = 8
 
 
 def bits() -> Codec:
-    """Store a mask with one bit for each element: an eighth of a bool tensor, exactly.
+    """Store a mask with one bit for each element, without error: an eighth of the bytes of a bool tensor.
 
     In compiled graphs, the codec also packs two kinds of floating-point tensors. Tensors that backward reads only as `x > 0`,
     such as the output of ReLU if nothing else needs it, are unpacked as 1 or 0. Tensors of two constants, such as

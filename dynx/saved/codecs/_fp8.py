@@ -19,7 +19,7 @@ _FORMATS = {
 
 
 def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: int = 128) -> Codec:
-    """Store floating-point tensors in 8 bits with a float32 scale (float64 for float64): a quarter of float32.
+    """Store floating-point tensors in 8 bits, with float32 scales (float64 for float64): a quarter of the bytes of float32.
 
     Elements become 0 if they are below about 2^-19 (e4m3) or 2^-33 (e5m2) of the largest element that shares their scale.
 

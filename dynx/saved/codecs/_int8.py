@@ -14,10 +14,10 @@ _ALPHABET = Alphabet(127, 126, -128)
 
 
 def int8(*, per: Per = "row", block: int = 128) -> Codec:
-    """Store floating-point tensors as 8-bit integers and a float32 scale: evenly spaced values, unlike `fp8`.
+    """Store floating-point tensors as 8-bit integers and float32 scales; unlike `fp8`, the stored values are evenly spaced.
 
     The error of an element is at most 1/254 of the largest finite element that shares its scale, or 1/252 if infinities or NaN
-    share it; elements smaller than that become 0. A bfloat16 result is rounded once more, by up to 2^-8: 1/127 in all.
+    share it; elements smaller than that become 0. A bfloat16 result is rounded once more, by up to 2^-8: in total, 1/127.
 
     Args:
         per: The elements that share a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.

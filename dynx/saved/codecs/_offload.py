@@ -12,7 +12,7 @@ from dynx.saved._codec import Codec
 def offload() -> Codec:
     """Store CUDA tensors in pinned host memory; both copies are asynchronous, on the stream of the computation.
 
-    Between forward and backward, the tensors take no device memory. The copies take as long as the bus needs. A graph with
+    Between forward and backward, the tensors take no device memory. The bus (PCIe) limits the speed of the copies. A graph with
     such copies cannot be captured as a CUDA graph.
 
     Example:

@@ -16,7 +16,7 @@ def recompute() -> Codec:
     """Store nothing: backward recomputes the tensor from other saved tensors and inputs of the graph.
 
     Applies only in compiled graphs, and only if no operator of the recomputation draws random numbers or has side effects. If
-    another rule stores one of the other tensors with less precision, the recomputed tensor has its error too.
+    another rule stores a tensor that the recomputation reads with less precision, the recomputed tensor is inexact too.
 
     Example:
         >>> from dynx.saved import codecs

@@ -28,7 +28,7 @@ def name_of(codec: str, per: Per, block: int) -> str:
 
 
 def options_of(per: Per, block: int) -> str:
-    """Return the options as code."""
+    """Return the options as source code, such as `per="row"`."""
     return f'per="{per}"' + (f", block={block}" if per == "block" else "")
 
 
@@ -48,7 +48,7 @@ def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
 
 
 class Alphabet(NamedTuple):
-    """The numbers of a format (codes): the scale maps the largest finite element to the largest code.
+    """The numbers (codes) that a storage format can represent; a scale maps the largest finite element to the largest code.
 
     If infinities or NaN share a scale, the codes of the largest magnitude represent infinities, and the scale is negative.
     """
@@ -84,7 +84,7 @@ def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) ->
 
 
 def _extremes(values: torch.Tensor, per: Per) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the largest and the smallest element of each part that shares a scale."""
+    """Return the largest and the smallest element of each tensor, row or block that shares a scale."""
     if per == "tensor":
         return values.amax(), values.amin()
     return values.amax(-1, keepdim=True), values.amin(-1, keepdim=True)
@@ -93,7 +93,7 @@ def _extremes(values: torch.Tensor, per: Per) -> tuple[torch.Tensor, torch.Tenso
 def restored(
     stored: torch.Tensor, scale: torch.Tensor, alphabet: Alphabet, dtype: torch.dtype, per: Per, last: Any
 ) -> torch.Tensor:
-    """Return the tensor of this dtype and last size from the scales and rounded codes of `scaled`."""
+    """Return the unpacked tensor: the rounded codes in `stored` times `scale`, in `dtype` and with last size `last`."""
     codes = stored.to(scale.dtype)
     limit = torch.where(scale < 0, alphabet.largest, inf)
     is_finite = (codes < limit) & (codes > -limit)
@@ -108,5 +108,5 @@ def restored(
 
 
 def last_size(tensor: torch.Tensor, per: Per) -> int | None:
-    """Return the last size if `restored` needs it; else None."""
+    """Return the size of the last dim if `restored` needs it to remove padding (`per="block"`); else None."""
     return tensor.shape[-1] if per == "block" else None

@@ -1,1 +1,1 @@
-"""Rules DX2xx and DX501: graph breaks because of values and sizes, and in blocks, generators and libraries."""
+"""Rules DX2xx and DX501: graph breaks because of values and sizes, in generators and libraries, and in `with` blocks."""

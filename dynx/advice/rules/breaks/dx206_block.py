@@ -1,4 +1,4 @@
-"""DX206: a graph break where torch cannot resume."""
+"""DX206: a graph break in a block (`with`, `try` or a loop) where torch cannot resume, so that the function runs eagerly."""
 
 from __future__ import annotations
 

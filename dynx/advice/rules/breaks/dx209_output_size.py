@@ -1,4 +1,4 @@
-"""DX209: an output size depends on the data."""
+"""DX209: the size of an operator's output depends on the values of a tensor, as in `nonzero`."""
 
 from __future__ import annotations
 

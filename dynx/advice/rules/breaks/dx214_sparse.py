@@ -1,4 +1,4 @@
-"""DX214: a tensor layout that Dynamo does not trace."""
+"""DX214: a tensor layout that Dynamo does not trace: sparse tensors."""
 
 from __future__ import annotations
 

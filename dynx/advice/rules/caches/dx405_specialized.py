@@ -1,4 +1,4 @@
-"""DX405: a size that is dynamic in the profile is specialized."""
+"""DX405: a line of code specializes a size that is dynamic in the PGO profile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_TORCH = "unset TORCH_COMPILE_JOB_ID and use dynx run --pgo profile.json, whi
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each line that specializes a size of the profile; the time is lost in later processes."""
+    """Yield a finding for each line that specializes a dynamic size of the profile; its seconds are 0: later runs lose time."""
     seen: set[tuple[str, int]] = set()
     for fixed in run.specialized:
         if fixed.profile is None or fixed.location is None or (line := (fixed.location.file, fixed.location.line)) in seen:

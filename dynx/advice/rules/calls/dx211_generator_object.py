@@ -1,4 +1,4 @@
-"""DX211: random numbers are drawn from a generator object."""
+"""DX211: random numbers are drawn from a `torch.Generator` or a generator of numpy."""
 
 from __future__ import annotations
 

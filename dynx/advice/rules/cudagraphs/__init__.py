@@ -1,1 +1,1 @@
-"""Rules DX6xx: operations that `dynx.cudagraphs` runs without capture, and parameters that it copies on each call."""
+"""Rules DX6xx: operations that `dynx.cudagraphs` cannot capture in a CUDA graph, and parameters that it copies on each call."""

@@ -1,4 +1,4 @@
-"""DX601: an operator cannot be captured."""
+"""DX601: an operator cannot be captured in a CUDA graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX602: a tensor's value is read."""
+"""DX602: the host reads the value of a tensor, which cannot be captured in a CUDA graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX606: a capture failed."""
+"""DX606: the capture of a CUDA graph failed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules DX8xx: mutations that compiled code does not repeat, so that objects keep their old values."""
+"""Rules DX8xx: mutations by traced code that compiled code does not repeat, so that objects keep their old values."""

@@ -17,7 +17,7 @@ _HOLD = f"hold a built-in container in an attribute instead of subclassing it, {
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each lost mutation; it costs a wrong value and no time, so its seconds are 0."""
+    """Yield a finding for each lost mutation; its seconds are 0, because the cost is a wrong value, not time."""
     for frame, effect in lost_effects(run):
         if maxlen_of(effect) is None:
             source, location = spoken(effect.source), effect.location or frame.location

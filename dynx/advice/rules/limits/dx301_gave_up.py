@@ -1,4 +1,4 @@
-"""DX301: too many recompiles: runs eagerly. Its findings include those of the recompiles: `findings/limits.py`."""
+"""DX301: a function reached a recompile limit and runs eagerly; `findings/limits.py` creates the findings."""
 
 from __future__ import annotations
 

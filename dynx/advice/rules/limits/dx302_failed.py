@@ -90,7 +90,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
 
 
 def _failure(reason: str, graph_break: GraphBreak | None) -> tuple[str, str]:
-    """Return the title and the advice for a failed compilation, whose reason is an exception's class and message."""
+    """Return the title and the advice for a failed compilation; `reason` is the class and the message of the exception."""
     for pattern, what, advice in _FAILURES:
         if re.match(pattern, reason):
             return f"{reason.partition(':')[0]}: {what}", advice

@@ -1,1 +1,4 @@
-"""Rules DX7xx: codecs of `dynx.saved` that change gradients more than their precision suggests, and unused rules."""
+"""Rules DX7xx: saved tensors that are stored with too little precision for backward, and rules of the user without effect.
+
+A codec of `dynx.saved` packs a saved tensor, such as to fp8; a `saved.rule` of the user says which tensors a codec packs.
+"""

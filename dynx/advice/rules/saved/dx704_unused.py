@@ -1,4 +1,4 @@
-"""DX704: a rule for saved tensors applies to none."""
+"""DX704: a `saved.rule` of the user applies to no saved tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.records.saved import SavedGraph
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each function with a rule that applies to no tensor of any of its graphs."""
+    """Yield a finding for each function with a `saved.rule` that applies to no saved tensor of any of its graphs."""
     by_function: dict[tuple[str, int], list[SavedGraph]] = {}
     for graph in run.saved:
         if graph.hooks and graph.location is not None:

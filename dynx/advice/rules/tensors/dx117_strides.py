@@ -15,7 +15,7 @@ def _advice(cause: Cause) -> Advice:
         return Advice(f"store {tensor} in one memory format: .contiguous(), or copy_() into one buffer, where it is assigned")
     return Advice(
         f"pass {tensor} in one memory format: .contiguous(memory_format=...) before the call; "
-        "of a view with sizes of 1: .clone(memory_format=torch.contiguous_format)"
+        "for a view with sizes of 1: .clone(memory_format=torch.contiguous_format)"
     )
 
 

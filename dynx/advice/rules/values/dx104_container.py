@@ -30,7 +30,7 @@ def _advice(cause: Cause) -> Advice:
     if reason.kind == "keys":
         return Advice(f"fill {source} with all its keys before the first call, such as in __init__")
     if reason.holder == "argument":
-        return Advice(f"pass {source} as one tensor, padded or with mark_dynamic(it, 0)")
+        return Advice(f"pass {source} as one tensor: pad it, or mark_dynamic({source}, 0)")
     if reason.expected == "0" and len(cause.recompiles) == 1:
         once = "such as by one call of the uncompiled function; or expect one recompile"
         return Advice(f"fill {source} before the first call, {once}")

@@ -18,7 +18,7 @@ _SETTERS = {
 
 
 def _setter(state: str) -> str:
-    """Return how a user sets a field of torch's global state; "set it" if no setter is known."""
+    """Return the advice that says how to set a field of torch's global state; "set it" if no function is known."""
     return next((call for field, call in _SETTERS.items() if field in state), "set it")
 
 

@@ -1,4 +1,4 @@
-"""DX111: another function object is called."""
+"""DX111: a guarded function is replaced by another function object."""
 
 from __future__ import annotations
 

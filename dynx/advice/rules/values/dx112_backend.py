@@ -1,15 +1,28 @@
-"""DX112: a new backend object on every compile."""
+"""DX112: a function is compiled again because its backend is another object."""
 
 from __future__ import annotations
 
 from dynx.advice.facts.reasons import has_kind
-from dynx.advice.rule import Advice, RecompileRule
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected
 from dynx.records.fix import Fix
+
+
+def _are_different(cause: Cause) -> bool:
+    """Return whether each compilation has a backend with another name."""
+    names = [cause.first.expected, *(recompile.reasons[0].got for recompile in cause.recompiles)]
+    return len(set(names)) == len(names)
+
+
+def _advice(cause: Cause) -> Advice:
+    if _are_different(cause):
+        return expected("one compile per backend is expected; to avoid it, compile the function with one backend")
+    return Advice("create the backend once and pass the same object")
+
 
 RULE = RecompileRule(
     id="DX112",
     title="a new backend object on every compile",
     applies=has_kind("backend"),
-    advice=lambda cause: Advice("create the backend once and pass the same object"),
-    fixes=lambda cause: [Fix("option", "dynx.compile")],
+    advice=_advice,
+    fixes=lambda cause: [] if _are_different(cause) else [Fix("option", "dynx.compile")],
 )

@@ -1,4 +1,4 @@
-"""DX113: an optimizer setting changes inside the compiled step."""
+"""DX113: a setting of an optimizer whose step is compiled changes, such as the learning rate."""
 
 from __future__ import annotations
 

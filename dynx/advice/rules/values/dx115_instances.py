@@ -1,4 +1,4 @@
-"""DX115: instances of one class share its compiled code."""
+"""DX115: instances of one class that differ share the cache entries of its compiled code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX121: an attribute is there in some calls only."""
+"""DX121: a guarded attribute exists in some calls only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Reading the parameters of the nodes of a captured CUDA graph, and setting the input pointers in the executable graph.
 
-CUDA driver API: parameters of a kernel node are stored where `kernelParams` points to, or packed in a buffer that `extra` names
-(cuBLAS does so); `cuFuncGetParamInfo` returns offset and size of each. Memory that the driver owns is never written to.
+In the CUDA driver API, parameters of a kernel node are stored where `kernelParams` points to, or packed in a buffer that
+`extra` names (by cuBLAS); `cuFuncGetParamInfo` returns the offset and size of each. This module never writes to memory that
+the driver owns.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class InputPointers:
 
     Args:
         executable: The instantiated graph.
-        scan: Where the pointers to inputs are; stale bytes are overwritten.
+        scan: Where the pointers to inputs are, and the stale bytes (padding with old addresses), which are overwritten.
         inputs: Number of inputs.
     """
 
@@ -193,6 +194,6 @@ def _check_error(error: int) -> None:
 
 
 def _bind(function: Any, executable: ctypes.c_void_p, *arguments: Any) -> Callable[[], int]:
-    """Bind the arguments of a driver function; `executable` by reference, since its value changes with each instantiation."""
+    """Return a driver function with its arguments bound; `executable` by reference, since instantiation changes its value."""
     function.argtypes, function.restype = [ctypes.c_void_p] * (1 + len(arguments)), ctypes.c_int
     return partial(function, executable, *(ctypes.c_void_p(int(argument)) for argument in arguments))

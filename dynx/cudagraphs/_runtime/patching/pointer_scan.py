@@ -51,7 +51,7 @@ class InputPointer(NamedTuple):
 
 
 class StaleBytes(NamedTuple):
-    """Padding in node parameters that holds part of an old address; replays after overwriting it verify that it is not read."""
+    """Padding in node parameters that holds part of an old address. It is overwritten; replays then verify the outputs."""
 
     node: int
     field: int
@@ -71,7 +71,7 @@ class NotPatchable(Exception):
 
 
 class MisleadingWord(NotPatchable):
-    """Raised if a word looks like the address of an input but does not change with it; other addresses may avoid that."""
+    """Raised if a word looks like the address of an input but does not change with it; inputs at new addresses may help."""
 
 
 class UnexplainedDifference(NotPatchable):
@@ -99,7 +99,8 @@ def find_input_pointers(
         repeats_of_second: The nodes of further captures with the second set.
 
     Raises:
-        NotPatchable: The captures run different operations, or an input pointer does not follow its input.
+        NotPatchable: The captures run different operations, or a word that looks like the address of an input does not change
+            with it.
         UnexplainedDifference: A word differs for an unknown reason.
     """
     counts = [len(nodes) for nodes in (first, second, *repeats, *repeats_of_second)]
@@ -138,7 +139,7 @@ def _scan_node(
     device_memory: Sequence[AddressRange],
     host_memory: Sequence[AddressRange],
 ) -> Iterator[InputPointer | StaleBytes]:
-    """Yield the input pointers and stale padding of one node, captured with the first (`firsts`) and second set of inputs."""
+    """Yield the input pointers and stale padding of one node, from captures with the first and the second set of inputs."""
     all_fields = zip(*(node.fields for node in (*firsts, *seconds)), strict=True)
     for field, captures in enumerate(all_fields):
         of_first, of_second = captures[: len(firsts)], captures[len(firsts) :]
@@ -188,7 +189,7 @@ def _is_other_address(
 def _stale_part(
     word: int, second_word: int, device_memory: Sequence[AddressRange], host_memory: Sequence[AddressRange]
 ) -> slice | None:
-    """Return the bytes of a word that are padding: all if it is a host address, or the lower half of an address; else None."""
+    """Return which bytes of a word are padding: all of a host address, or four with the lower half of an address; else None."""
     if _contains(host_memory, word) and _contains(host_memory, second_word):
         return slice(0, _WORD)
     for half in (0, 4):
@@ -211,7 +212,7 @@ Field = tuple[int, bytes]
 
 
 def _word_at(offset: int, captures: Sequence[Field]) -> tuple[int, bool]:
-    """Return the word at an offset of a field in the first capture, and whether all captures have the same word."""
+    """Return the word at an offset of a parameter in the first capture, and whether all captures have the same word."""
     word, *others = (data[offset : offset + _WORD] for _, data in captures)
     return int.from_bytes(word, "little"), all(other == word for other in others)
 
@@ -228,7 +229,7 @@ def _scan_partial_words(index: int, field: int, of_first: Sequence[Field], of_se
 
 
 def _input_at(word: int, second_word: int, inputs: Sequence[tuple[AddressRange, AddressRange]]) -> int | None:
-    """Return the index of the input in which, or at whose end, the words are corresponding addresses; None if there is none."""
+    """Return the index of the input to which both words point, at the same offset (its end included); None if there is none."""
     pointed = [
         index
         for index, (first, second) in enumerate(inputs)

@@ -54,7 +54,7 @@ def make_verified_setter(
         second: A graph captured with `input_sets[1]`.
         capture_again: Captures another graph with one of these sets.
         input_sets: Two sets of copies of the inputs, as `spread_copies` makes them.
-        inputs: The inputs themselves, which the graph must not point to.
+        inputs: The inputs of which these are copies, to which the graph must not point.
         select_clones: Returns the outputs that the graph copies to targets.
 
     Raises:
@@ -86,7 +86,7 @@ def _scan(
     input_sets: Sequence[Sequence[torch.Tensor]],
     inputs: Sequence[tuple[AddressRange, AddressRange]],
 ) -> ScanResult:
-    """Find the input pointers; capture again while node parameters differ for an unknown, perhaps random, reason."""
+    """Return the input pointers; capture again, up to a limit, while node parameters differ for an unknown reason."""
     nodes = read_node_params(first.graph), read_node_params(second.graph)
     repeats: tuple[list[list[NodeParams]], list[list[NodeParams]]] = ([], [])  # of the two sets, in turn
     filler: list[bytearray] = []
@@ -106,7 +106,7 @@ def _verify(
 ) -> None:
     """Verify patched pointers: replay with inputs at new addresses and garbage at the old ones, and compare the outputs.
 
-    Afterwards, the memory of the graph must not hold an old address: with other values of the inputs, a kernel might read it.
+    After a replay, the memory of the graph must not hold an old address: for other values of the inputs, a kernel might use it.
     """
     expected = _replay_as_bytes(graph, select_clones)
     for seed in (2, 3):
