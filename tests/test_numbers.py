@@ -45,13 +45,13 @@ COUNTS: dict[str, Callable[[], float]] = {
     rf"\b{NUMBER} notebooks\b": lambda: len(list((ROOT / "notebooks").glob("*.ipynb"))),
     rf"inserts calls at {NUMBER} random lines": default_of("tests/fuzz/rewrite.py", "--pairs"),
     rf"changes {NUMBER} things of compiled models": default_of("tests/fuzz/mutations.py", "--changes"),
-    rf"for {NUMBER} seconds at most, and show what helped": lambda: BUDGET,
+    rf"for {NUMBER} seconds at most, and shows": lambda: BUDGET,
     rf"\(default: {NUMBER}; all with --full\)": lambda: _findings.TOP,
     rf"\bthe {NUMBER} (?:findings )?that cost most\b": lambda: _findings.TOP,
     rf"\b{NUMBER} without the option\b": lambda: _findings.TOP,
     rf"\b{NUMBER} most expensive (?:findings are shown|rows)": lambda: _findings.TOP,
     rf"makes? compilation take more than {NUMBER} times as long": bound_of("compile time, GPT-2"),
-    rf"calls more than {NUMBER} times, or peak memory": bound_of("calls, one operation"),
+    rf"calls? (?:of compiled code )?more than {NUMBER} times": bound_of("calls, one operation"),
 }
 NOUNS = "rules|rule pages|commands|notebooks|tests|programs|examples|canaries|codecs"  # whose number must be in the table
 

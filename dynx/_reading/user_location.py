@@ -170,9 +170,9 @@ def code_at(location: Location | None) -> str:
 
 
 def uses_at(location: Location | None) -> tuple[str, ...]:
-    """Return the next statements that use the variable assigned by the statement at a location, on one line each.
+    """Return the next statements that use the variable which the statement at a location assigns, one text for each.
 
-    If the location is in a library, this is the statement of the user's code that led to it (`location.own`).
+    For a location in a library, that statement is the one of the user's code that led there (`location.own`).
     """
     if location is None:
         return ()

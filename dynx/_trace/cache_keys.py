@@ -48,7 +48,7 @@ class FunctionKey(NamedTuple):
 
 
 class CompiledKeys:
-    """The cache keys for which each function was compiled since the last `torch._dynamo.reset()`."""
+    """By function, the keys of `dynx.compile` with which it was compiled since the last `torch._dynamo.reset()`."""
 
     def __init__(self) -> None:
         self._entries: dict[FunctionKey, list[KeyedEntry]] = {}

@@ -34,7 +34,7 @@ def add_to(commands: Subparsers) -> None:
     dump = action("dump", _dump, "print a profile")
     dump.add_argument("file", type=Path, help=file_help)
     kind = dump.add_mutually_exclusive_group()
-    kind.add_argument("--json", action="store_true", help="print the profile as JSON of dynx; this converts a profile of torch")
+    kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format; converts torch's format")
     kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
 
     kind.add_argument("--dims", action="store_true", help="print the dynamic sources with their dims, for torch 2.13 or newer")
@@ -53,14 +53,14 @@ def add_to(commands: Subparsers) -> None:
     prune.add_argument(
         "--drop",
         metavar="REGEX",
-        help="matching sources do not start dynamic; each size is static until it has a second value",
+        help="drop the sizes of matching sources: they are static until they have a second value",
     )
     prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
 
     explain = action("explain", _explain, "print the values that made sizes dynamic")
     explain.add_argument("file", type=Path, help="a profile that `dynx run --pgo` or pgo.record() wrote")
     explain.add_argument("source", nargs="?", help="only this source, such as x or L['x']")
-    explain.add_argument("--dim", type=int, help="only this dim")
+    explain.add_argument("--dim", type=int, help="only this dimension of the tensors")
 
     verify = action("verify", _verify, "compare the functions of a profile with the source files; exit code 1 if any differs")
     verify.add_argument("file", type=Path, help=file_help)

@@ -74,7 +74,7 @@ class Stops:
         return lambda row: row != start and self.begins(row)
 
     def instruction(self, start: int) -> Stop:
-        """Return the stop condition of the debugger command `si`: the next instruction."""
+        """Return the stop condition of the debugger command `si`: any instruction after `start`."""
         return lambda row: row != start and is_shown(self._trail, row, internals=self._internals)
 
     def next(self, start: int) -> Stop:

@@ -25,7 +25,7 @@ class RecordedValue(NamedTuple):
 
 
 class _RecordedGuard(NamedTuple):
-    """One guard in the recording of an attempt, which stores it as three consecutive integers."""
+    """A guard that a tracing attempt requested; the recording of the attempt (the trail) stores it as three integers."""
 
     kind: int  # index of a text of the trail
     source: int  # index of a text of the trail

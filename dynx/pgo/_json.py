@@ -230,5 +230,5 @@ def _list(value: Any) -> list[Any]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidProfile("an object is missing, or is not an object")
+        raise InvalidProfile("a function, source or size is missing, or is not a JSON object")
     return value

@@ -30,7 +30,7 @@ _MAX_GRAPHS = 32  # of a function; torch gives up after eight in one process
 
 
 def join_frames(frames: Iterable[FrameProfile]) -> tuple[FrameProfile, ...]:
-    """Join the frames of each function into one, and return them sorted."""
+    """Join the frames of each function into one; return one frame for each function, sorted by file and line."""
     joined: dict[object, FrameProfile] = {}
     for frame in frames:
         known = joined.get(frame.key)

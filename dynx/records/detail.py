@@ -89,7 +89,7 @@ def code_cells(graph: GraphCode) -> Iterable[tuple[Cell, ...]]:
 
 
 def code_lines(graph: GraphCode) -> Iterable[Line]:
-    """Yield the terminal lines of a graph: a title, and the first lines of its code."""
+    """Yield what the terminal shows of a graph: a title, and the first lines of its code."""
     yield Line(graph.id, (Function(graph.location),))
     yield Line("", (_source(graph, _SHOWN_LINES),))
 

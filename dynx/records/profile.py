@@ -77,7 +77,7 @@ class GraphSize(NamedTuple):
         return self.marked and self.low is not None and self.low == self.high
 
     def admits(self, value: int | float | str) -> bool:
-        """Return whether the graph can be called with this value of the size or number."""
+        """Return whether the graph was compiled for calls in which the size or number has this value."""
         if isinstance(value, str) or isinstance(self.low, str) or isinstance(self.high, str):
             return value == self.low
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)

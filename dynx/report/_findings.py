@@ -168,7 +168,8 @@ def _advice(row: Row) -> Text:
 
 
 def _at(row: Row) -> Text:
-    """Render the location of the first finding of a row, its other lines, and the lines that called the function."""
+    """Render the locations of a row: that of its first finding, the lines of its other findings, and the lines that called the
+    function."""
     text = cells.place(row.first.location)
     if row.also_at:
         text.append(f"  {row.also_at}", style="cyan")

@@ -49,7 +49,7 @@ def publish(key: str, rules: tuple[Rule, ...], *, validate: bool, schedule: Sche
 
 
 def published_by(hooks: tuple[Any, Any] | None) -> Published | None:
-    """Return the rules of a pair of hooks; None for hooks that dynx did not make."""
+    """Return the rules of a pair of saved-tensor hooks (which tensor is packed how); None for hooks that dynx did not make."""
     return None if hooks is None else _by_pack.get(id(hooks[0]))
 
 

@@ -48,7 +48,7 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
             raise UsageError(f"no scheme is named {scheme!r}\n  use one of {known}, or a function (source, attempt) -> int")
         return SCHEMES[scheme]
     if not callable(scheme):
-        raise UsageError(f"the scheme {scheme!r} is not callable\n  pass a name or a function (source, attempt) -> int")
+        raise UsageError(f"the scheme {scheme!r} is not callable\n  pass a name, or a function (source, attempt) -> number")
     for source in _EXAMPLES:
         if checked(scheme, source, 0) != checked(scheme, source, 0):
             raise UsageError(

@@ -82,7 +82,7 @@ def test_dynx_compile_instead_of_torch_compile():
 
 
 def test_a_rewrite_is_no_experiment():
-    with pytest.raises(UsageError, match="written into the file"):
+    with pytest.raises(UsageError, match="changing a source file"):
         apply([rewrite("where", Location("a.py", 1, "f"))])
 
 

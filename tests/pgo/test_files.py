@@ -293,9 +293,9 @@ class TestBadFiles:
         monkeypatch.setattr("dynx.pgo._json.MAX_BYTES", 100)
         GOOD.save(tmp_path / "p.json")
         (tmp_path / "p.pkl").write_bytes(pickled())
-        with pytest.raises(BadProfile, match="more than the 100"):
+        with pytest.raises(BadProfile, match="at most 100"):
             Profile.load(tmp_path / "p.json")
-        with pytest.raises(BadProfile, match="more than the 100"):
+        with pytest.raises(BadProfile, match="at most 100"):
             Profile.from_pickle(tmp_path / "p.pkl")
 
     def test_a_missing_file(self, tmp_path):

@@ -203,6 +203,6 @@ class TestWhatItRefuses:
 
     def test_a_function_that_was_compiled_before(self, tmp_path, names_before):
         calls(4)
-        with pytest.raises(UsageError, match="compiled functions already"):
+        with pytest.raises(UsageError, match="already compiled functions"):
             pgo.warm_start(tmp_path / "profile.json")
         assert active() is names_before

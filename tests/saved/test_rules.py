@@ -177,9 +177,9 @@ def test_invalid_options(options):
 
 
 def test_no_codec():
-    with pytest.raises(UsageError, match="no codec"):
+    with pytest.raises(UsageError, match="is not a codec"):
         saved.rule("fp8")
-    with pytest.raises(UsageError, match="no rule"):
+    with pytest.raises(UsageError, match="is not a rule"):
         saved.hooks(saved.codecs.fp8())
 
 

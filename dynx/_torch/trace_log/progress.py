@@ -68,7 +68,7 @@ class AttemptProgress:
         )
 
     def update(self, tx: Any, row: int) -> None:
-        """Record the nodes and guards that were added before row `row`, and the current exception."""
+        """Record the nodes and guards added since the last update as those before row `row` of the trail, and the exception."""
         output, handled = tx.output, tx.exn_vt_stack
         graph, guards = output.tracers[-1].graph, output.tracing_context.guards_context.dynamo_guards.inner
         if (

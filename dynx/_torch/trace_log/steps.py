@@ -20,10 +20,10 @@ OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]
 
 
 class BreakWatch(Handle):
-    """A handle that calls `on_break` for each error that ends a graph, while the innermost symbolic frame is intact.
+    """A handle that calls `on_break` for each error that ends a graph, before torch unwinds the innermost symbolic frame.
 
-    The first `step` that an error leaves is that of the innermost frame. If a frame can break its own graph, the error does not
-    leave the step: torch logs it within the step (`log_graph_break`).
+    Such an error propagates out of the `step` of the innermost frame first. If that frame can handle the graph break itself,
+    the error does not propagate: torch logs it within the step (`log_graph_break`).
     """
 
     def __init__(self, on_break: OnBreak, report: Callable[[str, BaseException], None]) -> None:

@@ -110,7 +110,7 @@ class ValueTexts:
         return text
 
     def _of_attribute(self, tx: Any, variable: Any, depth: int) -> Text:
-        """Return the text of a bound method that is about to be called."""
+        """Return the text of a bound method on the stack, such as `x.sum`, which the next instructions call."""
         obj = variable.obj
         cls: Any = type(obj)
         text, kind = READERS[cls](self, tx, obj, 1)

@@ -14,7 +14,7 @@ from dynx.errors import ComptimeFailed
 def graph_break(message: str) -> NoReturn:
     """Break the graph at the instruction that Dynamo is tracing.
 
-    Torch: `exc.unimplemented`, keyword arguments alike in 2.11, 2.13 and 2.15.
+    Torch: `exc.unimplemented`, whose keyword arguments are the same in 2.11, 2.13 and 2.15.
     """
     from torch._dynamo import exc
 

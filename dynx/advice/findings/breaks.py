@@ -90,7 +90,7 @@ def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> l
 
 
 def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:
-    """Return the graph break in a library because of which one of its functions is compiled on its own; None if there is none.
+    """Return the graph break in a library that makes torch compile a function of the library on its own; None if there is none.
 
     The values that recompile such a function come from the library, so the user can only remove the graph break.
     """

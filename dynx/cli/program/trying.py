@@ -26,8 +26,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--try",
         dest="tries",
         action="store_true",
-        help=f"run the program again with each fix that changes no file, for {BUDGET:.0f} seconds at most, "
-        "and show which fixes helped; every run repeats everything that the program writes and sends",
+        help="run the program again, once with each fix that needs no change of a file, and show which helped; "
+        f"all runs together take at most {BUDGET:.0f} seconds, and each repeats what the program writes and sends",
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser("show", help="print the report of a saved run")
     parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
-    parser.add_argument("--full", action="store_true", help="show the tables of all records, not only the findings")
+    parser.add_argument("--full", action="store_true", help="show all that was recorded, in tables, not only the findings")
     add_top(parser)
     parser.add_argument("--json", action="store_true", help="print the run with its findings as JSON")
     parser.set_defaults(act=act)

@@ -70,7 +70,7 @@ class AutogradTape:
             size = tuple(leaf.size())
             raise UsageError(
                 f"a tensor of size {size} requires grad, but is neither an argument nor a parameter of a module found by dynx\n"
-                "  pass a module instead of a function, or reference its modules from the function's closure"
+                "  pass a module instead of a function, or let the function's closure refer to the module with this parameter"
             )
         refuse_reentrant(outputs)
         self._inputs = [tensor for tensor, need in zip(inputs, self._needs, strict=True) if need]

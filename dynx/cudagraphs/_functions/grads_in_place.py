@@ -29,7 +29,9 @@ _are_at = address_check()
 
 
 class GradsInPlace:
-    """A compiled graph that is recorded as a function of its arguments other than parameters and buffers.
+    """A compiled graph whose replays add the gradients of parameters into their `.grad`, in the memory of the recording.
+
+    It is recorded as a function of its arguments without parameters and buffers, which are read at their addresses.
 
     Args:
         call: The compiled graph.

@@ -57,7 +57,7 @@ def copyable_in_graph(args: Sequence[Any], plan: GraphPlan) -> tuple[int, ...]:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether a memcpy copies the values of a tensor: it is dense, and not complex.
+    """Return whether a memcpy copies the values of a tensor, as it does if the tensor is dense and not complex.
 
     A complex tensor may have its conjugate bit set in one call and not in another.
     """

@@ -280,9 +280,9 @@ def _is_within(value: Any, ranges: Sequence[tuple[int, int]]) -> bool:
 def _without_aliases(
     call: Call, inputs: list[Any], args: Sequence[Any], plan: GraphPlan, aliases: list[OutputAlias]
 ) -> tuple[Any, ...]:
-    """Call the graph, replace results for the user that alias arguments by None, and list these in `aliases`.
+    """Call the graph; a result that aliases an argument is returned as None, and listed in `aliases`.
 
-    Results that autograd has to see are not replaced.
+    Results that the user does not get, and those that autograd has to see, are returned as they are.
     """
     outputs = list(call(list(inputs)))
     may_alias = plan.part != "backward" and not plan.is_differentiated  # gradients may alias what the forward graph saved

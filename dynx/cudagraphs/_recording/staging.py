@@ -19,7 +19,7 @@ OutputKind = Literal["clone", "alias", "static"]
 
 
 class Outputs(NamedTuple):
-    """How the results of a replay reach the caller, and why."""
+    """How the results of a replay reach the caller, such as "clone", and the reason for this choice."""
 
     kind: OutputKind
     reason: str

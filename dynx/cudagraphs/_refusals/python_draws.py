@@ -29,7 +29,10 @@ class PythonDraws:
         self._is_watched = False
 
     def run(self, function: Callable[[], Any]) -> tuple[Any, str]:
-        """Call the function; return its result, and a text that says what it draws and where, "" unless it is known to draw."""
+        """Call the function; return its result, and a text that says which random numbers of Python it draws, and where.
+
+        The text is "" if the function is not known to draw any.
+        """
         self.is_suspected, before, spy = False, _states(), _Spy()
         if not self._is_watched or not spy.can_watch:
             result = function()

@@ -275,7 +275,7 @@ class CudaCapturedGraph:
         self.replay = driver.make_launcher(self.executable, self._device) if is_bare else replay
 
     def draw_again(self, forward: CudaCapturedGraph) -> None:
-        """Let replays draw the random numbers of the last replay of the forward pass."""
+        """Make replays of this graph draw the same random numbers as the last replay of `forward`."""
         self.replay = self.draws.drawing_again(replay_of(self.graph), forward.draws)
         forward.replay = forward.draws.noting_start(forward.replay)
 

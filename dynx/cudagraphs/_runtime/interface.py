@@ -15,7 +15,7 @@ MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`
 
 
 def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
-    """Return no outputs: the default of `select_clones`, with which the graph clones no outputs."""
+    """Select no outputs: as the argument `select_clones` of a capture, let the graph clone none of its outputs."""
     return ()
 
 

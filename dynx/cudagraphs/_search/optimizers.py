@@ -25,7 +25,7 @@ def states_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
 
 
 def states_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the state dict of each parameter, and other dicts in the `state` of the optimizers."""
+    """Return the dicts in the attribute `state` of the optimizers: one for each parameter, and those under other keys."""
     return [state for states in states_of(optimizers) for state in states.values() if isinstance(state, dict)]
 
 

@@ -51,7 +51,7 @@ class State(Protocol):
         return Assignments(())
 
     def begin_capture(self) -> None:
-        """Store the present values of attributes and elements that are not checked (see `TrainedState`), before a capture."""
+        """Before a capture, store the values of attributes and elements of containers that replays do not compare."""
         return
 
     def end_capture(self) -> bool:

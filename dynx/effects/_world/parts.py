@@ -145,7 +145,7 @@ def items_of_wrapper(value: Any) -> list[Item] | None:
 
 
 def has_unknown_state(value: Any) -> bool:
-    """Return whether an object that cannot be copied may have state that `Parts` does not read."""
+    """Return whether `value`, which cannot be copied, may have state besides the attributes and items that `Parts` reads."""
     return not issubclass(type(value), (*_LOCKS, *_SUSPENDED, io.IOBase))
 
 

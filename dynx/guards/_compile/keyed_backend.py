@@ -97,7 +97,8 @@ def check_key(key: Any) -> None:
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
     """Return the key by which backends are compared: the user's `key`, or else a key computed from the backend.
 
-    Warns once if an earlier backend has the same code and another key, because of a part that is compared by identity.
+    Warns once if an earlier backend has the same code but another key: then the two differ in an object that is compared by
+    identity, such as a list in the closure.
     """
     if isinstance(backend, Keyed):
         return backend.key

@@ -51,7 +51,7 @@ class FrameSettings(NamedTuple):
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the guard settings to compare for a frame, and add to `times` a copy of the guards for each setting.
+    """List the settings of torch's guards to compare for a frame; add a copy of the guards with each setting to `times`.
 
     Args:
         times: The timer of the frame's guards.

@@ -32,7 +32,7 @@ def probes(names: Sequence[str]) -> SavedHooks:
 
 
 def probe(name: str, codec: Codec, backward: Any) -> Probe:
-    """Return the gradients that `backward()` computes while a codec packs and unpacks the tensors with a name."""
+    """Return the gradients that `backward()` computes if `codec` packs and unpacks the saved tensors called `name`."""
     _active[name] = codec
     _seconds[name] = 0.0
     try:

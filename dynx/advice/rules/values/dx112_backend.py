@@ -8,7 +8,7 @@ from dynx.records.fix import Fix
 
 
 def _are_different(cause: Cause) -> bool:
-    """Return whether each compilation has a backend with another name."""
+    """Return whether no two compilations have backends with the same name."""
     names = [cause.first.expected, *(recompile.reasons[0].got for recompile in cause.recompiles)]
     return len(set(names)) == len(names)
 
