@@ -38,7 +38,8 @@ class Config:
         max_recordings: Largest number of recordings (captured CUDA graphs) of one graph or function.
         on_limit: What happens if a call needs more than `max_recordings`: "eager" runs it uncaptured, "error" raises
             CaptureError, "lru" closes the least recently used recording.
-        or_error: Raise CaptureError where something would run uncaptured; also set by DYNX_CUDAGRAPH_OR_ERROR=1.
+        or_error: Raise CaptureError where something would run uncaptured, and split no graph; also set by
+            DYNX_CUDAGRAPH_OR_ERROR=1.
         verify: Number of replays of each recording that are compared with uncaptured runs of the same calls, byte by byte:
             results, what is written to memory, gradients, and the states of random numbers. A replay that differs raises
             ReplayDiffers. Python effects that no check sees, such as `print`, happen in these calls and not in later replays.

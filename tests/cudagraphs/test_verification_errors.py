@@ -50,7 +50,7 @@ def test_an_exception_of_the_uncaptured_run_leaves_what_the_replay_left(device, 
         run(x)
     Hidden.factor = 2.0
     before, weight, state = calls.item(), model.weight.detach().clone(), torch.get_rng_state()
-    words = r"replay \d of .* differs from an uncaptured run of the same call: the uncaptured run raises ValueError: the function raises"
+    words = r"replay \d of .* differs from an uncaptured run .*: the uncaptured run raises ValueError: the function raises"
     with pytest.raises(ReplayDiffers, match=words) as error:
         run(x)
     assert isinstance(error.value.__cause__, ValueError)

@@ -253,6 +253,19 @@ def test_modes_after_an_exit():
     assert torch.is_grad_enabled()
 
 
+def test_autocast_that_a_call_leaves_on_is_off_afterwards():
+    """On each device, with its dtype."""
+
+    def leave(value):
+        torch.set_autocast_enabled("cuda", True)
+        torch.set_autocast_dtype("cpu", torch.float16)
+        return value * 2
+
+    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cpu")
+    dynx.check(leave, x())
+    assert (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cpu")) == before
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -43,7 +43,10 @@ def test_all_activations_are_packed():
 
 def test_in_place_gradients_are_refused():
     compiled = torch.compile(model_of(), backend=backend(gradients="in_place"))
-    with exact_hooks(), pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="does not call saved-tensor hooks") as error:
+    with (
+        exact_hooks(),
+        pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="not call saved-tensor hooks") as error,
+    ):
         compiled(torch.randn(8, 16))
     assert isinstance(error.value.inner_exception, UsageError)
 

@@ -73,6 +73,7 @@ def act(arguments: argparse.Namespace) -> int:
     limits = fix.Limits(arguments.budget, fix.Tolerance(arguments.tolerance), tuple(arguments.result))
     say = _say if not arguments.json else lambda text: None
     _say(f"runs {target} once as it is, then again for each fix, for {arguments.budget:.0f} s at most")
+    _say("each run repeats what the program writes and sends")
     report = fix.run(
         target,
         limits,

@@ -41,7 +41,8 @@ def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run
     def add(run: Run, saved: Path | None) -> Run:
         if not any(fix.kind != "rewrite" for finding in run.findings for fix in finding.fixes):
             return run
-        print(f"\ndynx: runs {program} again to try the advice, for {BUDGET:.0f} s at most", file=sys.stderr, flush=True)
+        limits = f"for {BUDGET:.0f} s at most; each run repeats what the program writes and sends"
+        print(f"\ndynx: runs {program} again to try the advice, {limits}", file=sys.stderr, flush=True)
         tried = replace(run, events=(*run.events, *_trials(program)))
         if saved is not None:
             tried.save(saved)

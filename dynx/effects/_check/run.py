@@ -17,6 +17,7 @@ import torch
 from dynx._reading.user_location import user_location
 from dynx._torch.compilation.in_use import without_modes
 from dynx._torch.tracing.stack import RawFrame
+from dynx.effects._check import modes
 from dynx.effects._check.facts import Description, Facts
 from dynx.effects._world.world import World
 from dynx.errors import UsageError
@@ -89,7 +90,7 @@ class Side:
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - exceptions are compared too
                 error = _raised(raised)
             with without_modes():
-                roots = {**self.world.roots(call, self._context), "result": result, "modes of torch": _modes()}
+                roots = {**self.world.roots(call, self._context), "result": result, "modes of torch": modes.current()}
                 description = Description(roots, self.world.functions)
             self.random = random_states()
             gradients = _gradients(description) if error is None else {}
@@ -112,13 +113,13 @@ class Side:
     def _settings_restored(self) -> Iterator[None]:
         """Set the RNG states that the previous call left; at the end, restore torch's modes (grad mode, default dtype, …)."""
         with without_modes():
-            modes = _modes()
+            before = modes.current()
             set_random_states(self.random)
         try:
             yield
         finally:
             with without_modes():
-                _set_modes(modes)
+                modes.restore(before)
 
 
 def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
@@ -164,23 +165,6 @@ def set_random_states(states: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(states["torch.cuda"])
     if "numpy.random" in states:
         sys.modules["numpy"].random.set_state(states["numpy.random"])
-
-
-def _modes() -> dict[str, Any]:
-    return {
-        "grad enabled": torch.is_grad_enabled(),
-        "inference": torch.is_inference_mode_enabled(),
-        "default dtype": torch.get_default_dtype(),
-        "autocast on cpu": torch.is_autocast_enabled("cpu"),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-    }
-
-
-def _set_modes(modes: dict[str, Any]) -> None:
-    torch.set_grad_enabled(modes["grad enabled"])
-    torch.set_default_dtype(modes["default dtype"])
-    torch.set_autocast_enabled("cpu", modes["autocast on cpu"])
-    torch.use_deterministic_algorithms(modes["deterministic"])
 
 
 @contextlib.contextmanager
