@@ -170,9 +170,9 @@ def code_at(location: Location | None) -> str:
 
 
 def uses_at(location: Location | None) -> tuple[str, ...]:
-    """Return the next statements that use the variable which the statement at a location assigns, one text for each.
+    """Return the source of the next statements that use a variable: the variable that the statement at `location` assigns.
 
-    For a location in a library, that statement is the one of the user's code that led there (`location.own`).
+    For a location in a library, it is the variable that the user's statement assigns which led there (`location.own`).
     """
     if location is None:
         return ()

@@ -53,7 +53,7 @@ def add_to(commands: Subparsers) -> None:
     prune.add_argument(
         "--drop",
         metavar="REGEX",
-        help="drop the sizes of matching sources: they are static until they have a second value",
+        help="remove the sizes of sources that match: they are static again until they change",
     )
     prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
 

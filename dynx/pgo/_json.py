@@ -230,5 +230,5 @@ def _list(value: Any) -> list[Any]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidProfile("a function, source or size is missing, or is not a JSON object")
+        raise InvalidProfile("where it needs a JSON object, there is none: a function, source or size is damaged")
     return value

@@ -80,10 +80,10 @@ class RecordedFrame:
         return is_kind(self._callee(last), "BaseUserFunctionVariable") or self.has_only_read(last)
 
     def _callee(self, last: Any) -> Any:
-        """Return the variable that the last instruction called, None if it was no call.
+        """Return the variable that the instruction `last` calls, read from the stack before the call; None if it is no call.
 
-        Below the arguments of a call, the stack holds NULL and a function, or a method and its object; from Python 3.13 on, a
-        function and NULL.
+        The two entries below the arguments are NULL and the function, or the function and the object of a method; in Python
+        3.13 and later, the function and NULL.
         """
         if last.opname == "CALL":
             end = len(self.stack) - last.arg

@@ -57,7 +57,8 @@ class Arguments:
     def call(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Call a function with these arguments, their tensors replaced by `tensors`.
 
-        Arguments that are the same tensor are replaced by the same tensor, the replacement of the first.
+        `tensors` has one entry for each tensor argument. If one tensor was passed several times, the entry of the first is
+        passed for all of them.
         """
         replacements = iter([tensors[index] for index in same] if (same := _same_as(self.tensors)) else tensors)
         leaves = [next(replacements) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]

@@ -282,7 +282,8 @@ def _without_aliases(
 ) -> tuple[Any, ...]:
     """Call the graph; a result that aliases an argument is returned as None, and listed in `aliases`.
 
-    Results that the user does not get, and those that autograd has to see, are returned as they are.
+    Some results are returned as they are: tensors saved for the backward pass, and results of a backward graph or of a graph
+    that autograd differentiates.
     """
     outputs = list(call(list(inputs)))
     may_alias = plan.part != "backward" and not plan.is_differentiated  # gradients may alias what the forward graph saved

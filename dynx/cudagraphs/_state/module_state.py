@@ -51,7 +51,7 @@ class State(Protocol):
         return Assignments(())
 
     def begin_capture(self) -> None:
-        """Before a capture, store the values of attributes and elements of containers that replays do not compare."""
+        """Store, before a capture, values of attributes and containers that no predicate checks, to compare them later."""
         return
 
     def end_capture(self) -> bool:

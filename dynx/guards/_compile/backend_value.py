@@ -143,9 +143,9 @@ class _Reader:
         return self._instance(cls, value, what)
 
     def _option(self, value: Any) -> Hashable:
-        """Return the key of an argument of a partial or of an option; a dict with string keys is compared by its items.
+        """Return the key of an argument of a `functools.partial`, or of a value in torch.compile's `options`.
 
-        An empty dict is compared by identity like a list, because the backend may fill it.
+        A dict with string keys is compared by its items; an empty dict by identity, as lists are: the backend may fill it.
         """
         if type(value) is dict and value and all(type(name) is str for name in value) and id(value) not in self._reading:
             self._reading[id(value)] = len(self._reading)
