@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "diff",
-        help="compare two saved runs: exit code 1 if a recompile or graph break is new or more frequent, 3 if a file is bad",
+        help="compare two saved runs: exit code 1 if a recompile or graph break is new or more frequent, 3 for bad files",
     )
     parser.add_argument("before", type=Path, help="the earlier run file")
     parser.add_argument("after", type=Path, help="the later run file")
