@@ -87,3 +87,42 @@ def test_recompile_reason_names_the_changed_configuration():
     assert (reason.kind, reason.expected, reason.got) == ("config", "False", "True")
     assert reason.source == "torch._dynamo.config.capture_scalar_outputs"
     assert reason.location.file == __file__
+
+
+def reasons_of_second(first, second):
+    """Return the reasons of the recompile when a function is compiled in a second way."""
+    x = torch.ones(3)
+    with dynx.watch() as w:
+        for compiled in (first, second):
+            compiled(x)
+    (recompile,) = w.recompiles
+    return [(reason.kind, reason.source, reason.expected, reason.got, reason.rule) for reason in recompile.reasons]
+
+
+def test_another_backend_is_the_only_reason_if_only_one_of_them_uses_inductor():
+    """There were 621: each setting of inductor, which the key of a backend without inductor does not have."""
+    ways = [dynx.compile(CAUSES["size_of_a_tensor"]().function, backend=backend) for backend in ("eager", "aot_eager")]
+    assert reasons_of_second(*ways) == [("backend", "backend", "eager", "aot_eager", "DX112")]
+
+
+@pytest.mark.parametrize("compile", [torch.compile, dynx.compile])
+def test_one_compile_for_each_of_two_named_backends_is_expected(compile):
+    """The advice to create the backend once is for backends of one name: which of two names is meant, only the user knows."""
+    function = CAUSES["size_of_a_tensor"]().function
+
+    def findings_of(*backends):
+        torch._dynamo.reset()
+        with dynx.watch() as w:
+            for backend in backends:
+                compile(function, backend=backend)(torch.ones(3))
+        return [(finding.rule, finding.advice.partition(";")[0], len(finding.fixes)) for finding in w.findings]
+
+    assert findings_of("eager", "aot_eager") == [("DX112", "one compile per backend is expected", 0)]
+    made = [lambda gm, inputs, number=number: gm.forward for number in range(3)]
+    assert findings_of(*made) == [("DX112", "create the backend once and pass the same object", 1)]
+
+
+def test_another_key_is_a_reason_that_blames_no_backend():
+    """Advice to create the backend once would be false: the keys differ on purpose."""
+    ways = [dynx.compile(CAUSES["size_of_a_tensor"]().function, backend="eager", key=key) for key in ("a", "b")]
+    assert reasons_of_second(*ways) == [("config", "key", "'a'", "'b'", None)]

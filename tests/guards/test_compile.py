@@ -257,28 +257,6 @@ def test_recompile_reason_names_the_changed_backend_or_config(backends):
     assert [reason.location.file for recompile in w.recompiles for reason in recompile.reasons] == [__file__] * 6
 
 
-def reasons_of_second(first, second):
-    """Return the reasons of the recompile when a function is compiled in a second way."""
-    x = torch.ones(3)
-    with dynx.watch() as w:
-        for compiled in (first, second):
-            compiled(x)
-    (recompile,) = w.recompiles
-    return [(reason.kind, reason.source, reason.expected, reason.got, reason.rule) for reason in recompile.reasons]
-
-
-def test_another_backend_is_the_only_reason_if_only_one_of_them_uses_inductor():
-    """There were 621: each setting of inductor, which the key of a backend without inductor does not have."""
-    ways = [dynx.compile(add, backend=backend) for backend in ("eager", "aot_eager")]
-    assert reasons_of_second(*ways) == [("backend", "backend", "eager", "aot_eager", "DX112")]
-
-
-def test_another_key_is_a_reason_that_blames_no_backend():
-    """Advice to create the backend once would be false: the keys differ on purpose."""
-    ways = [dynx.compile(add, backend="eager", key=key) for key in ("a", "b")]
-    assert reasons_of_second(*ways) == [("config", "key", "'a'", "'b'", None)]
-
-
 class Layers(torch.nn.Module):
     def __init__(self):
         super().__init__()

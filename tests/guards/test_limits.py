@@ -63,6 +63,15 @@ def test_limit_warning_names_the_function_the_limit_and_the_reasons(backends):
     assert "per_backend_limit" in text
 
 
+def test_limit_warning_says_that_no_entry_is_for_the_key_of_the_call(monkeypatch):
+    """With torch 2.11, where the limit counts entries of other keys too, the list of reasons was empty."""
+    f = dynx.compile(add, backend="eager", dynamic=False, per_backend_limit=1)
+    f(torch.ones(1))
+    monkeypatch.setattr("dynx.guards._compile.warnings.entries_of", lambda code: [])
+    (warning,) = warnings_of(lambda: f(torch.ones(2)))
+    assert "none of them is for the key of this call\n  raise the limit" in str(warning.message)
+
+
 @pytest.mark.usefixtures("torch_names")
 def test_limit_warning_installs_no_torch_hook(backends):
     dynx.compile(add, backend=backends.named("a"))(torch.ones(1))

@@ -18,6 +18,7 @@ from torch._dynamo import pgo as torch_pgo
 from dynx._torch import hooks
 from dynx.errors import DynxWarning, UsageError
 from dynx.pgo import Profile, record, stable_closure_hash
+from dynx.records import ProfileMatches
 from dynx.records.profile import DYNAMIC, SourceProfile
 
 MODEL = """
@@ -358,3 +359,8 @@ def test_an_observer_and_a_profile_in_one_process(load, count_compiles):
         run(count_compiles, module.plain)
     values = {size.dim: [(seen.value, seen.run) for seen in size.seen] for size in second.explain("x")}
     assert values[1] == [(4, "A"), (6, "A")]
+
+
+def test_matches_of_a_profile_without_functions_say_so():
+    assert "the profile has no functions" in ProfileMatches(())._repr_html_()
+    assert "of the functions" not in ProfileMatches(())._repr_html_()

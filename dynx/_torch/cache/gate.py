@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, Final
 
 from dynx._torch.capabilities import hook_point
@@ -77,15 +78,8 @@ def dynx_holds_this_call() -> None:
         _opened.wait_for(lambda: not _closed_by or _openings != before, timeout=_LONGEST)
 
 
-def outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and its callers, innermost first."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _readers_in_stack(readers: frozenset[CodeType]) -> int:
-    return sum(frame.f_code in readers for frame in outwards(sys._getframe()))
+    return sum(frame.f_code in readers for frame, _ in traceback.walk_stack(sys._getframe()))
 
 
 def _open_in_child() -> None:

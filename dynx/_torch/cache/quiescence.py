@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from functools import cache
 from mmap import mmap
@@ -202,4 +203,4 @@ def _is_compiling(frame: FrameType) -> bool:
     from torch._dynamo import convert_frame
 
     compiles = inspect.unwrap(convert_frame._compile).__code__
-    return any(outer.f_code is compiles for outer in gate.outwards(frame))
+    return any(outer.f_code is compiles for outer, _ in traceback.walk_stack(frame))

@@ -105,7 +105,7 @@ class SeedlessGraph(torch.cuda.CUDAGraph):
 
 @contextmanager
 def own_state(generator: torch.Generator) -> Iterator[None]:
-    """Give the default generator of a device a copy of its state inside of the context, so that a capture uses the copy."""
+    """Replace the state of a device's default generator by a copy within the context, so that a capture uses the copy."""
     before = generator.graphsafe_get_state()
     generator.graphsafe_set_state(generator.clone_state())
     try:

@@ -57,7 +57,7 @@ class CopiesNotFound(CaptureFailed):
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
     """Find the memcpy node of each copy by its target and source address.
 
-    The target alone does not identify the node: the captured function may copy other tensors to it.
+    The target address does not identify the node: the captured function may copy other tensors to it.
 
     Args:
         nodes: The memcpy nodes of a graph, with their addresses.

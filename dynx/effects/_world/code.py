@@ -1,4 +1,4 @@
-"""Give functions temporary code objects, so that compiling them leaves the cache entries of the program unchanged."""
+"""Replace code objects of functions temporarily, so that compiling them leaves the program's cache entries unchanged."""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, NamedTuple
 
 from dynx._torch.compilation.anew import without_autograd_cache
@@ -51,11 +52,9 @@ def observed() -> Iterator[list[Compiled]]:
 
 def _callers() -> Iterator[Caller]:
     """Yield the functions on the stack of this thread, the innermost first."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(sys._getframe(1)):
         code = frame.f_code
         yield Caller(code.co_filename, code.co_firstlineno, code.co_qualname)
-        frame = frame.f_back
 
 
 def report_of(compiled: Sequence[Compiled], target: Any, name: str, program: str) -> SavedReport:
