@@ -227,6 +227,7 @@ def test_ctrl_c_in_the_first_run(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell ignores it in the background
     )
     assert "runs program.py" in process.stderr.readline()
+    assert process.stderr.readline() == "dynx fix: each run repeats what the program writes and sends\n"
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
