@@ -37,7 +37,7 @@ def test_use_of_an_overwritten_output_raises_and_names_both_calls(run, device):
     first = test_use_of_an_overwritten_output_raises_and_names_both_calls.__code__.co_firstlineno + 2
     expected = f"output of the call at {line_of(first)}, in test_use_of.* overwritten by the call at {line_of(first + 2)}, in"
     for use in (lambda: doubled + 1, doubled.clone, lambda: doubled.sum().item(), lambda: run(doubled)):
-        with pytest.raises(RuntimeError, match=f"{expected}(.|\n)*clone it before, or use outputs='clone'"):
+        with pytest.raises(RuntimeError, match=f"{expected}(.|\n)*clone it before that, or use outputs='clone'"):
             use()
 
 
