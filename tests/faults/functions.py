@@ -253,7 +253,7 @@ FAULTS = (
     Fault(
         "calls under forward-mode AD replay",
         "_functions/recorded_function.py",
-        "if _level() >= 0:",
+        "if AD[LEVEL] >= 0:",
         "if False:",
         "test_transforms.py",
     ),

@@ -5,17 +5,13 @@ Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from operator import itemgetter
+from typing import Any, Final
 
 from torch._C import _are_functorch_transforms_active
 from torch.autograd import forward_ad
 
-
-def forward_ad_level() -> Callable[[], int]:
-    """Return a fast function that returns the active level of forward-mode AD, -1 for none."""
-    return partial(itemgetter("_current_level"), vars(forward_ad))
+AD: Final[dict[str, Any]] = vars(forward_ad)  # AD[LEVEL] is the active level of forward-mode AD, -1 for none; read in each call
+LEVEL: Final = "_current_level"
 
 
 def functions_are_transformed() -> bool:
@@ -25,4 +21,4 @@ def functions_are_transformed() -> bool:
 
 def is_transformed() -> bool:
     """Return whether a transform of `torch.func`, or a level of forward-mode AD, is active."""
-    return _are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return _are_functorch_transforms_active() or AD[LEVEL] >= 0

@@ -10,7 +10,6 @@ import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 
@@ -48,15 +47,15 @@ def capture_check() -> Callable[[], bool]:
     return getattr(_C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
 
 
-def profiler_check() -> Callable[[], bool]:
-    """Return a function that returns whether a profiler of torch is on.
+def profiler_flags() -> tuple[dict[str, Any], str]:
+    """Return a dict and its key for the flag whether a profiler of torch is on, which each replay reads.
 
     Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart; alike in 2.11,
     2.13 and 2.15.
     """
     from torch.autograd import profiler
 
-    return partial(itemgetter("_is_profiler_enabled"), vars(profiler))
+    return vars(profiler), "_is_profiler_enabled"
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:

@@ -100,10 +100,13 @@ def matcher(arguments: Arguments) -> Match:
 
     same = _same_as(tensors)
 
+    def match_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
+        return args if not kwargs and len(args) == 1 and check(*args) else None
+
     def match_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
         if kwargs or len(args) != count or not check(*args):
             return None
-        if count > 1 and (same or len(set(map(id, args))) < count) and _same_as(args) != same:
+        if (same or len(set(map(id, args))) < count) and _same_as(args) != same:
             return None
         return args
 
@@ -114,7 +117,7 @@ def matcher(arguments: Arguments) -> Match:
         return candidate.tensors if candidate.key == key else None
 
     is_flat = not no_keywords and len(first) == count and all(isinstance(arg, torch.Tensor) for arg in first)
-    return match_tensors if is_flat else match_any
+    return match_any if not is_flat else match_tensor if count == 1 else match_tensors
 
 
 def _is_untransformed() -> bool:

@@ -14,7 +14,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dynx._torch.autograd.transforms import forward_ad_level, functions_are_transformed
+from dynx._torch.autograd.transforms import AD, LEVEL, functions_are_transformed
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._functions.arguments import Arguments, argument_names, arguments_of, matcher
 from dynx.cudagraphs._functions.first_call import (
@@ -51,7 +51,6 @@ from dynx.cudagraphs._stats import count_skip, count_uncaptured, skip_of_failure
 from dynx.errors import CaptureFailed, UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
-_level = forward_ad_level()
 _DRAW = "draw them on the device with torch, or outside of the function, and pass them as a tensor"
 _PASS = "pass the gradient as an argument"
 _MOST_KNOWN = 100  # arguments and states whose first call is remembered
@@ -143,11 +142,11 @@ class RecordedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling() or self._is_capturing() or (trying_threads and get_ident() in trying_threads):
             return self._function(*args, **kwargs)  # part of an outer capture, a Dynamo graph or a trial run
-        if _level() >= 0:
+        if AD[LEVEL] >= 0:
             return self._run_transformed(*args, **kwargs)
         with self._lock:
-            if self._latest is not None:
-                match, is_unchanged, run, results = self._latest
+            if (latest := self._latest) is not None:
+                match, is_unchanged, run, results = latest
                 tensors = match(args, kwargs)
                 if tensors is not None and is_unchanged():
                     return results(run(tensors))

@@ -11,7 +11,7 @@ from weakref import finalize
 import torch
 
 from dynx._reading.user_location import location_of_call
-from dynx._torch.ops.cuda_graphs import address_check, profiler_check
+from dynx._torch.ops.cuda_graphs import address_check, profiler_flags
 from dynx._torch.ops.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording.aliased_outputs import OutputAlias, find_aliases, with_aliases
@@ -298,7 +298,7 @@ def _without_aliases(
 
 
 _numbers = count(1)
-_is_profiled = profiler_check()
+_profiler, _IS_ON = profiler_flags()
 
 
 def _name(part: Part) -> str:
@@ -328,7 +328,7 @@ def _replayer(graph: _Graph, tally: Tally, name: str) -> Run:
         if in_graph:
             set_sources([args[index] for index in in_graph])
         clones = before()
-        if _is_profiled():
+        if _profiler[_IS_ON]:
             replay_with_name()
         else:
             captured.replay()
@@ -340,7 +340,7 @@ def _replayer(graph: _Graph, tally: Tally, name: str) -> Run:
         tally.times += 1
         set_sources(args)
         clones = before()
-        if _is_profiled():
+        if _profiler[_IS_ON]:
             replay_with_name()
         else:
             captured.replay()
