@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import sys
 import warnings
 
 import pytest
@@ -33,8 +34,10 @@ def test_post_mortem_state_has_the_innermost_line_and_its_value_stack(name, tmp_
         warnings.simplefilter("ignore")
         torch.compile(program["f"], backend="eager")(*program["args"])
     states = [state for state in pm.breaks if (state.location.file, state.location.line) == (file, line)]
-    assert len(states) == 1, [(str(state.location), state.reason) for state in pm.breaks]
-    (state,) = states
+    # from Python 3.12 on, bytecode has the condition of a loop twice; the second one breaks in another way
+    expected = 2 if name == "while" and sys.version_info >= (3, 12) else 1
+    assert len({state.cause for state in states}) == len(states) == expected, [(str(s.location), s.reason) for s in pm.breaks]
+    state = states[0]
     innermost = state.frames[0]
     assert innermost.location.function == kind.function
     assert innermost.location.column is not None
