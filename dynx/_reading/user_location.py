@@ -172,7 +172,7 @@ def code_at(location: Location | None) -> str:
 def uses_at(location: Location | None) -> tuple[str, ...]:
     """Return the source of the next statements that use a variable: the variable that the statement at `location` assigns.
 
-    For a location in a library, it is the variable that the user's statement assigns which led there (`location.own`).
+    For a location in a library, the statement is the one in the user's code that led there (`location.own`).
     """
     if location is None:
         return ()

@@ -193,7 +193,10 @@ class RuleAtLine(NamedTuple):
 
 
 def is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:
-    """Return whether a graph break caused a compilation: of its resume function, or of a function that now runs eagerly."""
+    """Return whether `compile` happened because of a graph break.
+
+    It did if it compiled the break's resume function, or if it was an attempt that torch gave up because of the break.
+    """
     if compile.resumes is None:
         return not graph_break.resumable and compile.outcome in ("skipped", "failed") and compile.key in graph_break.compiles
     return any(line.file == compile.location.file and line.line == compile.resumes for line in graph_break.chain)

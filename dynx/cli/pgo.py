@@ -49,11 +49,15 @@ def add_to(commands: Subparsers) -> None:
 
     prune = action("prune", _prune, "write a profile in which fewer sizes are dynamic")
     prune.add_argument("file", type=Path, help=file_help)
-    prune.add_argument("--keep", metavar="REGEX", help="only sources that match as a whole stay dynamic: 'L..x..' is L['x']")
+    prune.add_argument(
+        "--keep",
+        metavar="REGEX",
+        help="regular expression: only sources that it matches in full stay dynamic; for L['x'], write L..x..",
+    )
     prune.add_argument(
         "--drop",
         metavar="REGEX",
-        help="remove the sizes of sources that match: they are static again until they change",
+        help="regular expression: sizes of sources that it matches in full become static again, until they change",
     )
     prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
 

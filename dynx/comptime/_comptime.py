@@ -78,7 +78,7 @@ class Comptime:
     def print_disas(*, stacklevel: int = 0) -> None:
         """Print the bytecode of the traced frame, with an arrow at the current instruction.
 
-        With `stacklevel`, print that of a frame that inlines it.
+        With `stacklevel=n`, print that of the n-th caller that inlines the frame.
         """
         comptime(lambda ctx: ctx.print_disas(stacklevel=_level(ctx)))
 
@@ -86,7 +86,7 @@ class Comptime:
     def print_value_stack(*, stacklevel: int = 0) -> None:
         """Print the value stack of the traced frame: the operands that its bytecode has pushed, top last.
 
-        With `stacklevel`, print that of a frame that inlines it.
+        With `stacklevel=n`, print that of the n-th caller that inlines the frame.
         """
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
 
@@ -94,7 +94,7 @@ class Comptime:
     def print_value_stack_and_return(e: Any, *, stacklevel: int = 0) -> Any:
         """Print the value stack of the traced frame and return `e`, so that the call can be part of an expression.
 
-        With `stacklevel`, print that of a frame that inlines it.
+        With `stacklevel=n`, print that of the n-th caller that inlines the frame.
         """
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
         return e

@@ -159,7 +159,8 @@ def _graph_size(source: str, data: Any) -> GraphSize:
         if (value is None and len(values) == 2) or (dim is not None and type(value) is int and 0 <= value <= _MAX):
             continue
         if dim is not None or _number(value) in (None, DYNAMIC):
-            raise InvalidProfile("a value or bound of a graph is not a size: a size is a non-negative int")
+            what = "the size for which a graph was compiled, or a bound of it, is no non-negative int"
+            raise InvalidProfile(f"{what}: {value!r:.40}")
     return GraphSize(source, dim, len(values) == 2, values[0], values[-1])
 
 
@@ -230,5 +231,5 @@ def _list(value: Any) -> list[Any]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidProfile("where it needs a JSON object, there is none: a function, source or size is damaged")
+        raise InvalidProfile(f"the entry of a function, source or graph is not a JSON object: {value!r:.40}")
     return value

@@ -40,9 +40,9 @@ def keeping_saved_tensors() -> Iterator[None]:
     """Keep backward graphs compiled in this context from reusing the memory of saved tensors, so that they can run repeatedly.
 
     Torch: `collect_bw_donated_buffer_idxs` returns the saved tensors whose memory a backward graph may overwrite.
-    `config.donated_buffer=False` is not enough: torch reads it again when the backward graph runs, and raises for
-    `retain_graph=True` if it is not set there, as in autograd's threads (2.11, 2.13 and 2.15). The cache keys of AOTAutograd
-    and inductor do not show whether a graph may reuse the memory, so both caches are disabled in this context.
+    `config.donated_buffer=False` is not enough: torch reads this option again when the backward graph runs, perhaps in a thread
+    of autograd, where it still has its default, and then raises for `retain_graph=True` (2.11, 2.13 and 2.15). The cache keys
+    of AOTAutograd and inductor do not show whether a graph may reuse the memory, so both caches are disabled in this context.
     """
     from torch._functorch import config as functorch_config
     from torch._inductor import config as inductor_config

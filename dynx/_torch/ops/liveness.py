@@ -53,12 +53,18 @@ class WeakMemory:
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Rebuild the tensor on its storage, or if that is freed, on a tensor's storage at the same address; else None."""
+        """Rebuild the tensor on its storage; None if that was freed.
+
+        If the storage was freed and another tensor has got its memory, return a view of that: a graph reads it by address.
+        """
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))
 
     def over(self, tensor: Any) -> Any:
-        """Return a view of `tensor`'s memory with the recorded dtype and layout, offset from the first element of `tensor`."""
+        """Return a view of `tensor`'s memory with the recorded dtype, sizes and strides.
+
+        It begins at the recorded storage offset, counted from the first element of `tensor`.
+        """
         offset, size, stride = self._layout
         return self._read(view_of_memory(tensor, self._dtype, size, stride, offset * self._dtype.itemsize))
 

@@ -69,7 +69,10 @@ class BoundedDeque:
             self.is_misread |= tracked != held
 
     def is_left_by(self, tokens: Sequence[Token]) -> bool:
-        """Return whether eager mode leaves the same items as bytecode that stores `tokens`, and no used result differed."""
+        """Return whether eager mode would leave the same items in the deque as Dynamo's bytecode, which stores `tokens`.
+
+        It is False also if traced code used a result, of `pop` for example, that would differ in eager mode.
+        """
         return not self.is_misread and self._last(list(tokens)) == self.held
 
     def _last(self, tokens: list[Token]) -> list[Token]:

@@ -56,7 +56,10 @@ Reader = Callable[["ValueTexts", Any, Any, int], Text]
 
 
 class ValueTexts:
-    """A cache of the texts of symbolic variables, as their numbers in the trail; must not outlive the tracing attempt."""
+    """The texts that show symbolic variables, cached during one tracing attempt.
+
+    The trail, which records the attempt, stores each text once, under a number; a `Text` has this number.
+    """
 
     __slots__ = (
         *("_attributes", "_constants", "_containers", "_newest", "_null", "_objects", "_super"),
@@ -161,7 +164,7 @@ class ValueTexts:
         return cached.text
 
     def _of_container(self, tx: Any, variable: Any, depth: int) -> Text:
-        """Return the text of a built-in container or a dataclass."""
+        """Return the text of a built-in container or a dataclass, with the texts of its items, down to `depth` levels."""
         key = id(variable) + depth
         cached = self._containers.get(key)
         if cached is None:
@@ -210,7 +213,7 @@ class ValueTexts:
 
 @dataclass(slots=True)
 class _Object:
-    """The text of a tensor or an object."""
+    """The cached text of a tensor or an object, and what shows whether it is still valid."""
 
     variable: Any
     text: Text
@@ -220,7 +223,7 @@ class _Object:
 
 @dataclass(slots=True)
 class _Container:
-    """The text of a container, and the members from which it was rendered."""
+    """The cached text of a container, and the members that it shows, whose change makes it invalid."""
 
     variable: Any
     text: Text

@@ -23,7 +23,7 @@ _BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewri
 
 
 def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
-    """Return the fixes to try for recompiles that one change in the program causes, the smallest fix first."""
+    """Return the fixes to try for recompiles that have these causes, each once, the smallest change of the program first."""
     fixes = dict.fromkeys(fix for cause in causes for fix in cause.rule.fixes(cause))
     return tuple(sorted(fixes, key=lambda fix: _BREADTH.index(fix.kind)))
 

@@ -280,10 +280,10 @@ def _is_within(value: Any, ranges: Sequence[tuple[int, int]]) -> bool:
 def _without_aliases(
     call: Call, inputs: list[Any], args: Sequence[Any], plan: GraphPlan, aliases: list[OutputAlias]
 ) -> tuple[Any, ...]:
-    """Call the graph; a result that aliases an argument is returned as None, and listed in `aliases`.
+    """Call the graph; replace each result that aliases an argument by None, and list it in `aliases`.
 
-    Some results are returned as they are: tensors saved for the backward pass, and results of a backward graph or of a graph
-    that autograd differentiates.
+    Not replaced, though they may alias an argument: tensors saved for the backward pass, and results of a backward graph or
+    of a graph that autograd differentiates.
     """
     outputs = list(call(list(inputs)))
     may_alias = plan.part != "backward" and not plan.is_differentiated  # gradients may alias what the forward graph saved

@@ -14,7 +14,10 @@ _MAX_NODES = 1000
 
 
 class Chain(NamedTuple):
-    """The nodes of the forward graph that compute a tensor, and their source nodes, in the order of the graph."""
+    """The nodes of the forward graph from which a saved tensor is computed again, and the nodes whose values these start from.
+
+    Both are in the order of the graph.
+    """
 
     nodes: tuple[Node, ...]
     sources: tuple[Node, ...]  # saved tensors, and inputs of the forward graph
