@@ -128,6 +128,21 @@ def test_reset_raises_while_the_same_thread_compiles():
     assert isinstance(raised.value.__cause__ or raised.value, (UsageError, torch._dynamo.exc.BackendCompilerFailed))
 
 
+def test_the_error_of_a_pin_that_cannot_be_removed_now_names_what_to_call_later():
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    compiled(torch.ones(3))
+    pin = guards.pin(guards.inspect(compiled).entries[0], unsafe_ignore_backend=True)
+
+    def backend(gm, inputs):
+        pin.remove()
+
+    with pytest.raises(Exception, match="Pin.remove: this thread is compiling(.|\n)*call Pin.remove after the compilation"):
+        torch.compile(lambda x: x - 1, backend=backend)(torch.ones(3))
+    assert guards.inspect(compiled).entries
+    pin.remove()
+    assert guards.inspect(compiled).entries == ()
+
+
 def test_reset_timeout_error_names_the_thread_inside_compiled_code(monkeypatch):
     monkeypatch.setattr("dynx._torch.cache.quiescence._TIMEOUT", 0.05)
     messages = []

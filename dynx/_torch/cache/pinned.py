@@ -82,7 +82,7 @@ def unpin(code: CodeType, guards: Any) -> None:
         _pinned.pop(guards, None)
 
     if any(entry.guards is guards for entry in pinned_of(code)):
-        when_quiet(remove_entry, "guards.pin")
+        when_quiet(remove_entry, "Pin.remove")
 
 
 def _load(code: CodeType, entries: Iterable[RawEntry]) -> None:
