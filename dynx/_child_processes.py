@@ -78,8 +78,8 @@ _OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 class ChildSettings:
     """Settings with which a child process opens its own watch.
 
-    `out` is the run file path to which the child adds its rank or process id, `command` the command line for the header of that
-    file, and `started_by` the header fields about the parent process.
+    `out` is the path of the run file, to which the child adds its rank or process id. `command` is the command line in the
+    header of that file; `started_by` has the header fields about the parent process.
     """
 
     out: str
@@ -119,7 +119,7 @@ def watch_children(settings: Callable[[], ChildSettings], on_error: OnError) -> 
 
 
 class _StartWatch:
-    """Object in the pickled data of a spawned child process; unpickling it starts the child's watch."""
+    """An object in the data that multiprocessing pickles for a spawned child; unpickling it sets up the child's watch."""
 
     def __init__(self, settings: ChildSettings) -> None:
         self._text = _START_WATCH.format(folder=_FOLDER, settings=asdict(settings))

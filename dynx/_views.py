@@ -1,4 +1,4 @@
-"""`load()` returns `dynx.report`, which renders records; `dynx` sets it, since `dynx.records` cannot import `dynx.report`."""
+"""`load()`, which `dynx/__init__.py` assigns, returns `dynx.report` for `dynx.records`, which must not import it itself."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
 
 
 def _call_indices(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
-    """Return the indices of the instructions of `body`, counted without its labels, before which to insert the call."""
+    """Return the indices before which to insert the call, counted among the instructions of `body` without its labels."""
     steps = [step_at(item.name, item.arg, item.location) for item in body if isinstance(item, Instr)]
     if statement is not None:
         return beginnings(steps, statement)

@@ -1,4 +1,4 @@
-"""Call a function with memory for the Python frames of everything that it calls, directly or indirectly.
+"""Call a function so that Python keeps the frames of its inner calls in one large chunk of memory.
 
 Python keeps the frames of a thread in chunks of 16 KiB, and frees a chunk when the first frame in it returns. If a function is
 called repeatedly at the end of a chunk, each call allocates the next chunk, with a system call and page faults. A trace of
@@ -17,7 +17,10 @@ _SLOTS = 1 << 17  # of 8 bytes, for values; they are never written, so they take
 
 
 def call_in_large_frame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return `function(*args, **kwargs)`, called from a frame of 1 MiB; its chunk has another MiB for frames of inner calls."""
+    """Return `function(*args, **kwargs)`, called with a chunk of 2 MiB of memory for Python frames.
+
+    The frame of `call_in_large_frame` fills half of the chunk; the other half is for the frames of inner calls.
+    """
     return function(*args, **kwargs)
 
 

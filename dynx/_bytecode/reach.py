@@ -24,8 +24,8 @@ class Reach(NamedTuple):
 
     Attributes:
         why_never: The reason why torch can never trace the statement; None if it may.
-        lambdas: The code of the lambdas in a statement that is not in a function, so that only its lambdas can be traced.
-        is_untraced: Whether the statement is in a function; `why_never` is then the reason why torch never traces the function.
+        lambdas: For a statement outside of functions: the code objects of the lambdas in it, all that torch can trace of it.
+        is_untraced: Whether the statement is in a function; if so, `why_never` says why torch never traces this function.
     """
 
     why_never: str | None

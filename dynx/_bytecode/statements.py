@@ -23,7 +23,7 @@ PRELUDE = frozenset(
 
 
 class Step(NamedTuple):
-    """One bytecode instruction, as read by `dis`, `bytecode` or Dynamo; its source position is None if it has none."""
+    """One bytecode instruction, as read by `dis`, `bytecode` or Dynamo; lines and columns that are unknown are None."""
 
     name: str
     argument: object
@@ -56,7 +56,7 @@ def step_at(name: str, argument: object, positions: Positions | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The first and last line of a statement; for an `if`, `except` or `def`, those of its header; `body` is its block."""
+    """The first and last line of a statement, or of the header of an `if`, `except` or `def`; `body` has those of its block."""
 
     first: int
     last: int

@@ -103,7 +103,7 @@ class Trail:
         return len(self._rows) // _WIDTH
 
     def begin(self, compile_id: str, nth: int) -> Attempt:
-        """Add the attempt with index `nth` of a compilation, mark the one before it as superseded, and return the new one."""
+        """Add and return the attempt with index `nth` of a compilation; mark the attempt before it as replaced by a restart."""
         same = (attempt for attempt in reversed(self.attempts) if attempt.compile_id == compile_id)
         previous = next((attempt for attempt in same if attempt.nth == nth - 1), None)
         if previous is not None:
@@ -113,7 +113,7 @@ class Trail:
         return attempt
 
     def attempt(self, number: int) -> Attempt:
-        """Return the attempt in which the instruction of row `number` was traced."""
+        """Return the attempt in which the instruction in row `number` of the log was traced."""
         return self.attempts[self.frame(number).attempt]
 
     def text(self, text: str) -> int:
@@ -141,7 +141,10 @@ class Trail:
         return len(self._progress) // len(progress) - 1
 
     def bind(self, before: int, name: int, text: int) -> int:
-        """Add a binding that follows the binding `before` and return its index; `text` is NOTHING for a deleted variable."""
+        """Add an assignment of a local variable that follows the assignment with index `before`, and return its index.
+
+        `name` and `text` are the indices of the texts of name and value; `text` is NOTHING if the variable is deleted.
+        """
         self._before.append(before)
         self._names.append(name)
         self._bound.append(text)
@@ -156,17 +159,17 @@ class Trail:
         return Instruction(index, self.texts[text], line, *(None if offset == NOTHING else offset for offset in (column, end)))
 
     def frame(self, number: int) -> Frame:
-        """Return the frame to which the instruction of row `number` belongs."""
+        """Return the frame to which the instruction in row `number` of the log belongs."""
         start = self._rows[number * _WIDTH + _FRAME] * len(Frame._fields)
         return Frame(*self._frames[start : start + len(Frame._fields)])
 
     def progress(self, number: int) -> Progress:
-        """Return the `Progress` before the instruction of row `number`."""
+        """Return the `Progress` before the instruction in row `number` of the log."""
         start = self._rows[number * _WIDTH + _PROGRESS] * len(Progress._fields)
         return Progress(*self._progress[start : start + len(Progress._fields)])
 
     def callers(self, number: int) -> list[int]:
-        """Return the call stack of a row: its own number, then the rows of the calling instructions, innermost first."""
+        """Return the call stack of row `number`: this number, then the rows of the calling instructions, innermost first."""
         rows = []
         while number != NOTHING:
             rows.append(number)
@@ -174,7 +177,7 @@ class Trail:
         return rows
 
     def stack(self, top: int) -> tuple[str, ...]:
-        """Return the values of the value stack whose top is the link `top`, as text, the top last."""
+        """Return the values of a value stack as text, from bottom to top; `top` is the index of its top link (`Row.stack`)."""
         values = []
         while top != NOTHING:
             values.append(self.texts[self.values[top]])
@@ -182,7 +185,7 @@ class Trail:
         return tuple(values[::-1])
 
     def locals(self, newest: int) -> dict[str, str]:
-        """Return the local variables and their values after the binding `newest`, in the order of their first assignment."""
+        """Return the locals and their values after the assignment with index `newest`, in the order of first assignment."""
         values: dict[int, int] = {}  # by name, in the reverse of that order
         while newest != NOTHING:
             name = self._names[newest]

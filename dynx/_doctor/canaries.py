@@ -19,7 +19,7 @@ from dynx.records import Record
 
 
 def _watched(program: Callable[[], object]) -> Run:
-    """Run `program` and return the records of its compilations; fail if dynx itself had a problem."""
+    """Run `program` and return dynx's records of its compilations; raise AssertionError if dynx itself had an error."""
     events: list[Record] = []
     with listen(events.append):
         program()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The result of one canary: a behaviour of torch that dynx relies on, tested with a small program."""
+    """The result of one canary, which is a small program that tests a behaviour of torch on which dynx relies."""
 
     name: str
     failure: str | None  # None if torch behaves as expected
@@ -24,7 +24,10 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """The result of `dynx.doctor`: for each private name of torch, whether torch has it, and the canaries if they were run."""
+    """The result of `dynx.doctor`: whether torch has each private name that dynx uses, and the results of the test programs.
+
+    The test programs are called canaries; `canaries` is empty if `doctor` was called without `canaries=True`.
+    """
 
     torch: str
     python: str
@@ -39,7 +42,10 @@ class DoctorReport:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the report is healthy and no signature in torch has changed; `dynx doctor --strict` fails otherwise."""
+        """Whether `healthy` is True and each function of torch that dynx uses has the expected signature.
+
+        If this is False, `dynx doctor --strict` exits with code 1.
+        """
         return self.healthy and all(capability.state == "ok" or capability.optional for capability in self.capabilities)
 
     @property
@@ -49,7 +55,7 @@ class DoctorReport:
 
     @property
     def doubtful_features(self) -> tuple[str, ...]:
-        """The features that may not work, because the signature of a function of torch that they need has changed."""
+        """The features that may not work, because a function of torch that they need has another signature than expected."""
         changed = _features(name for name in self.capabilities if name.state == "changed")
         return tuple(feature for feature in changed if feature not in self.broken_features)
 
@@ -78,7 +84,10 @@ _RECORDED = frozenset(point.name for point in HOOK_POINTS)
 
 
 def _features(names: Iterable[Capability]) -> tuple[str, ...]:
-    """Return the features that need these names of torch, each once; `CUDA graphs: memory pools` counts as `CUDA graphs`."""
+    """Return the features of dynx that need these private names of torch, each feature once.
+
+    If the purpose of a name has a colon, as in `CUDA graphs: memory pools`, the feature is the text before it.
+    """
     return tuple(dict.fromkeys(_feature(name) for name in names))
 
 

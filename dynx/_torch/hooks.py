@@ -341,7 +341,10 @@ def _inherited(owner: type, name: str, bind: Callable[..., Any]) -> Callable[...
 
 
 class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
-    """A hook of a static method that a class inherits; in a subclass, an override later in its `__mro__` is called instead."""
+    """A hook of a static method that a class inherits.
+
+    If the `__mro__` of a subclass has another definition of the method behind that class, the subclass calls this definition.
+    """
 
     def __init__(self, function: Callable[..., Any], owner: type, name: str, definition: Any) -> None:
         super().__init__(function)

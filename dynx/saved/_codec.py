@@ -23,13 +23,13 @@ class Codec:
         pack: Takes the tensor, and returns the values to store: tensors, sizes and constants in tuples, lists or dicts.
         unpack: Takes the result of `pack`, and returns a tensor with the shape, dtype and device of the packed tensor.
         dtypes: The dtypes that the codec takes: `"floating"`, `"bool"`, or `"any"`.
-        is_exact: Whether every element is the same after unpacking.
-        keeps_zeros: Whether exact zeros stay zeros and no sign changes. If False, tensors that backward reads as masks are not
-            packed, such as the output of ReLU: a changed zero would let the gradient pass.
+        is_exact: Whether unpacking restores every element, or all that backward reads of it (a mask).
+        keeps_zeros: Whether exact zeros stay zeros and no sign changes. If False, tensors of which backward reads only signs or
+            zeros (masks), such as the output of ReLU, are not packed: a changed zero would let the gradient pass.
         keeps_mask: Whether no nonzero element becomes 0, except denormal ones, so that a tensor that backward reads as a mask
             lets the same gradients pass.
         zero_mask_only: Whether the codec stores one bit per element. It takes floating-point tensors only if one bit is enough,
-            and receives them as bool tensors.
+            as when backward reads only `x > 0`; `pack` then receives a bool tensor.
         refuses: Takes a tensor, and returns why the codec cannot pack it, or `""`.
         code: The expression that creates the codec, for `saved.plan`.
     """

@@ -22,7 +22,7 @@ _MASKS = ("ReluBackward0", "ThresholdBackward0", "ReluBackward1", "LeakyReluBack
 
 
 class Packed(NamedTuple):
-    """The stored form of a tensor, and the shape, dtype and device that unpack has to restore."""
+    """A tensor packed by a codec: the stored values, and the shape, dtype and device that `unpack` has to restore."""
 
     stored: Any
     codec: Codec
@@ -45,7 +45,7 @@ _watching: list[list[EagerTensor]] = []
 
 
 def pack_eagerly(tensor: torch.Tensor, rules: Sequence[Rule], *, validate: bool) -> Any:
-    """Return the stored form of a tensor that eager code saves: the detached tensor, or a `Packed`."""
+    """Return what to store for a tensor that eager code saves: a `Packed` if a rule applies, else the detached tensor."""
     if torch.compiler.is_compiling() or torch.is_inference(tensor):
         return tensor.detach()
     candidate = _candidate(tensor, needs_line=any(rule.line is not None for rule in rules) or bool(_watching))
@@ -62,7 +62,7 @@ def pack_eagerly(tensor: torch.Tensor, rules: Sequence[Rule], *, validate: bool)
 
 
 def unpack_eagerly(packed: Any) -> torch.Tensor:
-    """Return the tensor that `pack_eagerly` packed."""
+    """Return the tensor for a result of `pack_eagerly`: unpacked by the codec that packed it, or as it is if none did."""
     if not isinstance(packed, Packed):
         return packed
     with torch.no_grad():
@@ -118,7 +118,7 @@ def _kind(tensor: torch.Tensor) -> SavedKind:
 
 
 def stored_bytes(stored: Any, device: torch.device) -> int:
-    """Return the bytes of the tensors on `device` among the values that a codec stores."""
+    """Return the number of bytes of the tensors on `device` among the values that a codec stores."""
     leaves: Iterable[Any] = torch.utils._pytree.tree_leaves(stored)
     tensors = {id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.device == device}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

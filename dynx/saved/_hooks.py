@@ -88,11 +88,12 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     """Return a context manager for the forward pass that packs the tensors saved for backward.
 
     A compiled function that is called in the context has the codecs in its forward and backward graph, with every backend that
-    uses AOTAutograd (inductor, aot_eager, dynx_cudagraphs). Eager code packs while it runs. A tensor is packed by the first
-    rule that applies to it. New contexts with equal rules cause no recompile, and hit AOTAutograd's cache in a later process.
+    uses AOTAutograd (inductor, aot_eager, dynx_cudagraphs). Eager code calls the codecs whenever it saves a tensor. A tensor is
+    packed by the first rule that applies to it. New contexts with equal rules cause no recompile, and hit AOTAutograd's cache
+    in a later process.
 
-    Enter the context around the call of the compiled function; inside of it, the context breaks the graph. Under
-    `torch.no_grad`, nothing is packed, and nothing is recompiled.
+    Enter the context around the call of the compiled function: a `with` statement inside of the function breaks the graph.
+    Under `torch.no_grad`, nothing is packed, and nothing is recompiled.
 
     Args:
         rules: Rules from `saved.rule(codec, ...)`, in order.

@@ -12,7 +12,7 @@ from dynx.records.saved import SavedGraph
 
 
 def warn_of_losses(graph: SavedGraph) -> None:
-    """Warn about tensors stored with less precision that backward reads as masks or recomputes other tensors from."""
+    """Warn about saved tensors that a codec rounds, if backward reads them as masks or recomputes other tensors from them."""
     for rule, loss in losses(graph):
         warnings.warn(_text(rule, loss), DynxWarning, stacklevel=user_stacklevel())
 

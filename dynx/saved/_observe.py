@@ -74,7 +74,7 @@ def _refused() -> UsageError:
 
 
 def _on_partition(partition: Partition) -> bool:
-    """Edit the graphs if `saved.hooks` are entered; return whether it did so, since torch must not inline the hooks then."""
+    """Edit the graphs if `saved.hooks` are entered; True tells torch that it need not inline the hooks itself."""
     published = published_by(partition.hooks)
     if published is None and not _observers:
         return False
@@ -93,7 +93,7 @@ def _on_partition(partition: Partition) -> bool:
 
 
 def _record(tensors: list[SavedTensor], published: Published | None, peaks: Peaks | None) -> SavedGraph:
-    """Return the record of a graph; pass it to the observers, and add it to the compilation in progress."""
+    """Make the record of a graph, add it to the compilation in progress, pass it to the observers, and return it."""
     rules = tuple(map(str, published.rules)) if published is not None else ()
     further: dict[str, Any] = peaks.after(tensors) if peaks is not None else {}
 

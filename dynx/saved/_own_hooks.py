@@ -35,7 +35,7 @@ def inlineable_hooks(
             the result is a decorator for `pack`.
         unpack: Takes the result of `pack`, and returns a tensor of the same shape, dtype and device as the packed tensor.
         cache_hash: A text that changes whenever a function changes, if the functions refer to objects that cannot be hashed.
-        validate: Check the result of `unpack`, and that no random numbers are drawn.
+        validate: Check that `unpack` restores the shape, dtype and device, and that no random numbers are drawn.
 
     Returns:
         A context manager, as from `saved.hooks`.

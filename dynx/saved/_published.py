@@ -38,7 +38,7 @@ _by_pack: dict[int, Published] = {}  # by the id of the pack hook, which lives a
 
 
 def publish(key: str, rules: tuple[Rule, ...], *, validate: bool, schedule: Schedule) -> Published:
-    """Return the hooks for `key`, a hash of the rules; equal keys return the same objects."""
+    """Return the hooks for `key`, a hash of rules and options; for equal keys, the same object is returned."""
     with _lock:
         if key not in _published:
             pack = _function(f"pack_{key}", lambda value: _pack(value, rules, validate=validate))
@@ -49,7 +49,7 @@ def publish(key: str, rules: tuple[Rule, ...], *, validate: bool, schedule: Sche
 
 
 def published_by(hooks: tuple[Any, Any] | None) -> Published | None:
-    """Return the rules of a pair of saved-tensor hooks (which tensor is packed how); None for hooks that dynx did not make."""
+    """Return the `Published` (rules and options) of a pair of saved-tensor hooks; None for hooks that dynx did not make."""
     return None if hooks is None else _by_pack.get(id(hooks[0]))
 
 

@@ -20,7 +20,7 @@ _LINE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 
 
 class Candidate(NamedTuple):
-    """The properties of a saved tensor that rules are matched against; None for properties that eager code does not know."""
+    """The properties of a saved tensor by which rules select it; those that eager code does not know are None."""
 
     kind: SavedKind
     tensor: torch.Tensor  # fake while a graph is compiled
@@ -119,8 +119,8 @@ def rule(
         name: A regular expression to search in the name of the node in the forward graph, such as `"gelu"`.
         module: A regular expression to search in the path and class of the innermost module, such as `"layers.0.mlp: MLP"`.
         line: The line that computed the tensor, such as `"model.py:12"`.
-        mask_only: True: only tensors for which one bit per element is enough: masks, the output of ReLU if backward reads only
-            `x > 0`, `where(mask, 0, -inf)`. False: only other tensors.
+        mask_only: True: only tensors for which one bit per element is enough: masks, `where(mask, 0, -inf)`, and the output of
+            ReLU if backward reads only `x > 0`. False: only other tensors.
         skip: Kinds of tensors that are not packed, nor their views: `"param"`, `"buffer"`, `"input"`, `"output"`. They are in
             memory anyway, so packing them adds bytes. If the caller does not keep inputs and outputs, as in a loop over
             compiled blocks, `skip=("param", "buffer")` packs them too.
@@ -145,7 +145,9 @@ def rule(
         raise UsageError(f"mask_only={mask_only!r} is not True, False or None")
     skipped = (skip,) if isinstance(skip, str) else tuple(skip)
     if unknown := [kind for kind in skipped if kind not in _SKIPPABLE]:
-        raise UsageError(f"skip has {unknown[0]!r}\n  pass some of {', '.join(map(repr, _SKIPPABLE))}")
+        raise UsageError(
+            f"skip has {unknown[0]!r}, which is no kind of tensor\n  pass some of {', '.join(map(repr, _SKIPPABLE))}"
+        )
     return Rule(codec, _dtypes(dtype), min_numel, name, module, line, mask_only, skipped)  # type: ignore[arg-type]
 
 
@@ -154,7 +156,7 @@ def _dtypes(dtype: Any) -> tuple[torch.dtype, ...] | None:
         return None
     given = (dtype,) if isinstance(dtype, torch.dtype) else tuple(dtype) if isinstance(dtype, Iterable) else (dtype,)
     if wrong := [one for one in given if not isinstance(one, torch.dtype)]:
-        raise UsageError(f"dtype has {wrong[0]!r}, which is not a dtype\n  pass torch.float32, or several")
+        raise UsageError(f"dtype has {wrong[0]!r}, which is not a dtype\n  pass a dtype such as torch.float32, or a list")
     return given
 
 
@@ -170,7 +172,7 @@ def _check_pattern(option: str, pattern: object) -> None:
 
 
 def is_at(location: Location | None, line: str) -> bool:
-    """Return whether `location`, or the user's line that called the library code at `location`, is `line` (`file:number`)."""
+    """Return whether `location` is the line `line` (`file:number`), or is library code that the user called from this line."""
     wanted = _LINE.fullmatch(line)
     if wanted is None or location is None:
         return False

@@ -17,14 +17,14 @@ _TORCH = 100  # torch's own numbers are a hash modulo 100
 
 
 def report(shape_env: Any) -> SymbolReport:
-    """Describe the symbols of a graph: name, source, value in the traced call, range, and the line that specialized each.
+    """Describe the symbols of a graph: name, source, value in the traced call, range, and the line that fixed it to one value.
 
     Args:
         shape_env: a `ShapeEnv`, or an object that contains one: the `GraphModule` that a backend gets, or a `FakeTensorMode`.
 
     Returns:
         A record with the symbols in the order of their creation. A symbol is `collided` if its number was already in use
-        for another source, so that its name depends on the order.
+        for another source, so that its name depends on the order of creation.
 
     Raises:
         UsageError: there is no `ShapeEnv` in the argument, as in a graph whose shapes are all static.
@@ -56,7 +56,7 @@ def _symbol(raw: RawSymbol) -> Symbol:
 
 
 def _was_moved(raw: RawSymbol) -> bool:
-    """Return whether the number in a symbol's name differs from torch's hash of its source."""
+    """Return whether the number in a symbol's name is not torch's hash of its source, because that number was in use."""
     match = _NAME.match(raw.name)
     return match is not None and bool(raw.sources) and int(match["number"]) != _number_of_torch(raw.sources[0])
 

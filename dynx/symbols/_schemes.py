@@ -15,7 +15,7 @@ _EXAMPLES = ("L['x'].size()[0]", "L['self'].scale")
 
 
 def hashed(source: str, attempt: int, bits: int) -> int:
-    """Return the first `bits` bits of the BLAKE2b hash of a source; if `attempt` is not 0, it is hashed too.
+    """Return the first `bits` bits of the BLAKE2b hash of a source, and of the number `attempt` if that is not 0.
 
     Reference: BLAKE2b as in RFC 7693, `hashlib.blake2b`; it does not depend on PYTHONHASHSEED.
     """

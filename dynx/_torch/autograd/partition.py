@@ -44,7 +44,7 @@ OnPartition = Callable[[Partition], bool]
 def on_partition(callback: OnPartition) -> hooks.Wrapping:
     """Call `callback` with the graphs of each compilation until the handle is removed; an exception in it ends the compilation.
 
-    If it returns True, torch does not inline saved-tensor hooks itself.
+    If `callback` returns True, torch does not inline saved-tensor hooks into these graphs itself.
     """
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
 

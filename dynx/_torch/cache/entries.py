@@ -34,7 +34,7 @@ def entries_of(code: CodeType) -> list[RawEntry]:
 
 
 def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:
-    """Return the cache entries of code objects and of their resume functions, for each code object from oldest to newest."""
+    """Return the cache entries of code objects and their resume functions; those of one code object from oldest to newest."""
     unique = {id(part): part for code in codes for part in (code, *resumes_of(code))}
     return [entry for code in unique.values() for entry in sorted(entries_of(code), key=_age)]
 

@@ -72,7 +72,7 @@ def wait(readers: frozenset[CodeType]) -> None:
 
 
 def dynx_holds_this_call() -> None:
-    """Wait until the gate is open; `quiescence` does not count a thread with this function in its stack as a reader."""
+    """Wait until the gate is open; the module `quiescence` does not count a thread that waits here as a reader of the cache."""
     with _opened:
         before = _openings
         _opened.wait_for(lambda: not _closed_by or _openings != before, timeout=_LONGEST)

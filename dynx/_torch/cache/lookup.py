@@ -27,7 +27,7 @@ from dynx._torch.compilation.unwrap import code_of
 
 
 class Compiled(NamedTuple):
-    """The parts of a function that torch.compile returned: the wrapped function, its code object, and torch's context."""
+    """The parts of a function that torch.compile returned: the wrapped function, its code, and its `_TorchDynamoContext`."""
 
     fn: Any  # the function that it calls while the callback is set
     code: CodeType  # of the frame that torch looks up in the cache
@@ -50,7 +50,7 @@ class Missed(NamedTuple):
 
 
 class LookupResult(NamedTuple):
-    """The cache entry that torch would run for a call; else the result of `on_miss`, or why Dynamo is off."""
+    """The cache entry that torch would run for a call; if there is none, what `on_miss` returned, or why Dynamo is off."""
 
     entry: RawEntry | None
     miss: Any = None
@@ -58,7 +58,7 @@ class LookupResult(NamedTuple):
 
 
 class _Stopped(NamedTuple):
-    """The code, locals and globals of a frame that `look_up` stopped; torch's frame objects must not be kept."""
+    """The code, locals and globals of a frame that `look_up` stopped; torch's frame object itself must not be kept."""
 
     f_code: CodeType
     f_locals: Mapping[str, Any]

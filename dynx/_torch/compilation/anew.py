@@ -39,7 +39,7 @@ def is_fullgraph(compiled: Any) -> bool:
 
 
 def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
-    """Compile a function with a new backend object, so that it has no cache entries yet.
+    """Compile a function through a new wrapper and a new backend object, for which torch has no cache entries yet.
 
     Args:
         fn: A function or module that is not compiled.

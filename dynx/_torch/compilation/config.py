@@ -18,7 +18,7 @@ _READ_BY_DYNAMO = ("freezing", "triton.cudagraphs")  # inductor settings that Dy
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
     """Return a fast function that returns the current fingerprint of torch's compiler settings.
 
-    The returned function runs on every call of a compiled function, so all imports and lookups happen before. The backend that
+    The returned function runs on every call of a compiled function, so it imports and looks up nothing. The backend that
     `torch.compiler.set_stance` forces is part of the fingerprint; with `of_config=False` it is the only part. Torch:
     `eval_frame._stance`.
     """
@@ -32,9 +32,9 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
 
 
 def without_inductor(fingerprint: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a fingerprint with the inductor settings that Dynamo reads while it traces, in place of inductor's hash.
+    """Replace inductor's hash in a fingerprint by the values of the inductor settings that Dynamo reads while it traces.
 
-    Torch: the settings are the same in 2.11, 2.13 and 2.15, apart from settings for torch's logs and tests.
+    Torch: these settings are the same in 2.11, 2.13 and 2.15, apart from settings for torch's logs and tests.
     """
     stance, dynamo, _, functorch = fingerprint
     settings = _modules()[1].get_config_copy()

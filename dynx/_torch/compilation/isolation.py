@@ -37,10 +37,11 @@ def compiler(
     in_place: bool = False,
     **options: Any,
 ) -> Callable[[Any], Any]:
-    """Return a function that compiles its argument with a keyed backend, whose cache entries no other backend shares.
+    """Return a function that compiles its argument with a backend whose cache entries no other backend shares.
 
-    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place`, if torch has
-    no regions, the function's code object is compiled instead of a copy: the caller must have copied it.
+    `backend` is a keyed backend (see `backend_key`). `prepare` is called with torch's `_TorchDynamoContext` before the context
+    compiles anything. With `in_place`, if torch has no regions, the function's code object is compiled instead of a copy: the
+    caller must have copied it.
     """
     import torch
 

@@ -14,7 +14,10 @@ from dynx._torch.compilation.frame import ending, limit_value
 
 
 class AtLimit(NamedTuple):
-    """A call that matches no cache entry and is not compiled because of a recompile limit; must not outlive the call."""
+    """A call that matches no cache entry and is not compiled because of a recompile limit.
+
+    It has the locals of the call: do not store it.
+    """
 
     code: CodeType
     locals: Any

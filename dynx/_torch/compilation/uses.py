@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The result of one call of `torch._dynamo.optimize`, which torch.compile makes."""
+    """The result of one call of `torch._dynamo.optimize` by torch.compile: whether it compiles, and if not, why."""
 
     compiles: bool  # False for a decorator that does nothing
     why_not: str = ""  # "disable=True", "TORCHDYNAMO_DISABLE=1"
@@ -25,7 +25,7 @@ class Call:
 
 
 def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
-    """Return whether a result of `eval_frame._optimize` compiles: a `_NullDecorator` does not (alike in 2.11 to 2.15)."""
+    """Return whether `eval_frame._optimize` returned a decorator that compiles; a `_NullDecorator` does not (2.11 to 2.15)."""
     if type(result).__name__ != "_NullDecorator":
         return Prepared(compiles=True)
     if kwargs.get("disable"):
@@ -34,10 +34,10 @@ def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
 
 
 def call_of(args: tuple[Any, ...]) -> Call | None:
-    """Return the settings of a compiled function's call, from the arguments of `eval_frame._callback_from_stance`; else None.
+    """Return the settings under which a compiled function is called; `args` are those of `eval_frame._callback_from_stance`.
 
-    Each call of a compiled function calls it. A function under `torch.compiler.disable` does so too, but without a callback:
-    the result is None.
+    Torch calls `_callback_from_stance` in each call of a compiled function, and also of a function under
+    `torch.compiler.disable`, but then without a callback: the result is None.
     """
     if not args or args[0] is None or args[0] is False:
         return None
@@ -54,5 +54,5 @@ def _modes() -> list[str]:
 
 
 def _may_compile(mode: Any) -> bool:
-    """Return whether torch compiles under a dispatch mode: one of its infra modes, or one with `ignore_compile_internals`."""
+    """Return whether torch compiles under a dispatch mode: an infra mode of torch, or one with `ignore_compile_internals`."""
     return any(getattr(type(mode), name, bool)() for name in ("is_infra_mode", "ignore_compile_internals"))

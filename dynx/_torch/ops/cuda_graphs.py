@@ -48,7 +48,7 @@ def capture_check() -> Callable[[], bool]:
 
 
 def profiler_flags() -> tuple[dict[str, Any], str]:
-    """Return a dict and its key for the flag whether a profiler of torch is on, which each replay reads.
+    """Return a dict, and the key under which it has a flag that is true while a profiler of torch is on; each replay reads it.
 
     Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart; alike in 2.11,
     2.13 and 2.15.
@@ -59,7 +59,7 @@ def profiler_flags() -> tuple[dict[str, Any], str]:
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:
-    """Return whether two `torch.Generator` objects are one C++ generator: operators receive a new Python object for theirs."""
+    """Return whether two `torch.Generator` objects wrap one C++ generator: torch passes operators new Python objects."""
     return bool(generator._cdata == other._cdata)
 
 

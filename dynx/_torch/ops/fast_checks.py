@@ -15,9 +15,10 @@ from dynx._torch.capabilities import require
 
 
 def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
-    """Return a predicate whether its arguments match `tensors` in type, device, dtype, sizes, strides and requires_grad.
+    """Return a predicate that is true if its arguments are like `tensors`.
 
-    It takes as many arguments as there are tensors, and is false if an argument is not a tensor.
+    It compares type, device, dtype, sizes, strides and requires_grad. It takes one argument for each tensor, and is false if
+    an argument is not a tensor.
     """
     require("tensor_guards")
     from torch._C._dynamo.guards import TensorGuards

@@ -53,9 +53,9 @@ class WeakMemory:
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Rebuild the tensor on its storage; None if that was freed.
+        """Rebuild the tensor on its storage; None if the storage was freed and no other tensor has got its memory.
 
-        If the storage was freed and another tensor has got its memory, return a view of that: a graph reads it by address.
+        If another tensor has got the memory, return a view of that tensor: a CUDA graph reads memory by its address.
         """
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))
@@ -63,7 +63,7 @@ class WeakMemory:
     def over(self, tensor: Any) -> Any:
         """Return a view of `tensor`'s memory with the recorded dtype, sizes and strides.
 
-        It begins at the recorded storage offset, counted from the first element of `tensor`.
+        The view begins at the recorded storage offset, counted from the first element of `tensor`.
         """
         offset, size, stride = self._layout
         return self._read(view_of_memory(tensor, self._dtype, size, stride, offset * self._dtype.itemsize))

@@ -209,7 +209,7 @@ def _setting_text(value: Any) -> str:
 
 
 def _live_config(module: str) -> dict[str, Any]:
-    """Return the settings of a configuration module that are part of a key, read from the module: the key has only bytes."""
+    """Return the settings of a configuration module that are part of a key; the key itself has them only as pickled bytes."""
     from importlib import import_module
 
     config: Any = import_module(module)

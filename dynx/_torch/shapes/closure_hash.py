@@ -40,7 +40,7 @@ def _make(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def closure_hash(closure: tuple[CellType, ...]) -> int:
-    """Return a hash of the functions in the cells of a closure; all other values hash alike, as in torch."""
+    """Return a hash of the functions in the cells of a closure; other values make no difference, as in torch."""
     digest = hashlib.blake2b(digest_size=8)
     for cell in closure:
         code = _code_in(cell)

@@ -26,7 +26,7 @@ Sizes = Mapping[CodeKey, Mapping[str, SourceProfile]]
 
 
 class Begun(NamedTuple):
-    """A profile that this process starts with: its name, and its sizes by function, with torch's identity in this process."""
+    """A profile that this process starts with: its name, and its sizes by the `CodeKey` that a function has in this process."""
 
     name: str
     sizes: Sizes
@@ -47,7 +47,10 @@ begun: list[Begun] = []  # the profiles that dynx applied
 
 
 def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
-    """Return the dims of a source that are dynamic because of a profile; `update_automatic_dynamic` returned `result`."""
+    """Return the dimensions of a source that are dynamic because of a profile.
+
+    `result` is what torch's `update_automatic_dynamic` returned for the source.
+    """
     profiles = _profiles()
     if not profiles:
         return []
@@ -62,7 +65,10 @@ def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
 
 
 def other_closure(tx: Any) -> str | None:
-    """Return the name of a profile that has dynamic sizes for this function, but with another closure, if none has this one."""
+    """Return the name of a profile that has dynamic sizes for this function, but with another closure; None if there is none.
+
+    None also if any profile has the function with its present closure.
+    """
     key = key_of(tx) if (profiles := _profiles()) and hashes_closures() else None
     if key is None or key.closure is None or any(key in one.sizes for one in profiles):
         return None

@@ -29,10 +29,11 @@ _Sizes = Mapping[str, list[GraphSize]]  # by source
 
 
 def choose_sizes(choose: Callable[[Traced], Graph | None]) -> Wrapping:
-    """Trace functions with the dynamic sizes that `choose(traced)` returns (None: torch's), until the handle is removed.
+    """Trace functions with the dynamic sizes that `choose(traced)` returns, until the handle is removed.
 
-    What torch itself records about sizes does not change. `mark_dynamic` and `mark_static` in the program take precedence, as
-    they do in torch. With compiler collectives, where torch makes all ranks choose the same sizes, nothing is changed.
+    If `choose` returns None, torch chooses. What torch itself records about sizes does not change. `mark_dynamic` and
+    `mark_static` in the program take precedence, as they do in torch. With compiler collectives, where torch makes all ranks
+    choose the same sizes, nothing is changed.
     """
     require("dynamic_update", "profile_entry", "profile_dynamic")
 

@@ -33,7 +33,7 @@ class RawUpdate(NamedTuple):
 
 
 class RawGraph(NamedTuple):
-    """A graph that the backend has compiled; `symbols` is None if it failed."""
+    """A graph that was passed to the backend, and its symbols; `symbols` is None if the backend raised an exception."""
 
     code: RawCodeId  # of the function that was called; other functions may be inlined into it
     compile_id: str
@@ -82,7 +82,10 @@ class SizeListener(Handle):
 
 
 def _code_id(tx: Any) -> RawCodeId:
-    """Return the identity of the traced function, the same in every process: if torch hashes closures, dynx hashes this one."""
+    """Return an identity of the traced function that is the same in every process.
+
+    If torch's identity has a hash of the closure, it is replaced by dynx's hash, since torch's differs between processes.
+    """
     from torch._dynamo import pgo
 
     code = pgo.CodeId.make(tx.f_code)

@@ -49,5 +49,5 @@ def replace_ids(allocate: Allocate) -> Wrapping:
 
 
 def allocated_sources(shape_env: Any) -> Mapping[str, bool]:
-    """Return the sources whose symbols got their number from dynx, each with whether the number of its hash was in use."""
+    """Return the sources whose symbols dynx numbered, with True if the number from the source's hash was already in use."""
     return dict(_allocated.get(shape_env, {}))

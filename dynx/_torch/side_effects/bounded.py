@@ -30,7 +30,7 @@ class BoundedDeque:
         self.is_misread = False  # whether traced code used the result of a method that differs from eager mode
 
     def follow(self, tokens: Sequence[Token]) -> None:
-        """Update the held items after a mutation; `tokens` are the items that Dynamo now tracks."""
+        """Update the items held in eager mode after a mutation; `tokens` are the keys of the items that Dynamo now tracks."""
         old, new, held = self._tracked, list(tokens), self.held
         added = len(new) - len(old)
         self._tracked = new
@@ -56,7 +56,7 @@ class BoundedDeque:
             self.held = [_unknown() for _ in range(min(len(held) + added, self.maxlen))]
 
     def read(self, method: str) -> None:
-        """Record, before a method runs, that traced code uses its result; set `is_misread` if it would differ in eager mode."""
+        """Set `is_misread` if a method's result would differ in eager mode; called before methods whose result is used."""
         tracked, held = self._tracked, self.held
         if method in _ENDS:
             end = _ENDS[method]
@@ -69,9 +69,10 @@ class BoundedDeque:
             self.is_misread |= tracked != held
 
     def is_left_by(self, tokens: Sequence[Token]) -> bool:
-        """Return whether eager mode would leave the same items in the deque as Dynamo's bytecode, which stores `tokens`.
+        """Return whether eager mode would leave the same items in the deque as Dynamo's bytecode.
 
-        It is False also if traced code used a result, of `pop` for example, that would differ in eager mode.
+        `tokens` are the keys of the items that the bytecode stores. False also if traced code used a result, of `pop` for
+        example, that would differ in eager mode.
         """
         return not self.is_misread and self._last(list(tokens)) == self.held
 
@@ -80,7 +81,7 @@ class BoundedDeque:
 
 
 def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Token] | None:
-    """Return the held items, rotated as the tracked items were; None if the mutation was no rotation, or if none are held."""
+    """Return the items held in eager mode, rotated as the tracked ones; None if these were not rotated, or none is held."""
     steps = next((steps for steps in range(1, len(old)) if new == [*old[-steps:], *old[:-steps]]), None)
     if steps is None or not held:
         return None
@@ -89,7 +90,10 @@ def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Toke
 
 
 def _assigned(old: list[Token], new: list[Token], held: list[Token]) -> list[Token]:
-    """Return the held items, with unknown items wherever traced code assigned: its indices may count from either end."""
+    """Return the items held in eager mode after assignments, with an unknown item at each index that may have been assigned.
+
+    Traced code may count an index from either end, which are different items if fewer are held than tracked.
+    """
     changed = [index for index in range(len(old)) if old[index] != new[index]]
     either = {*changed, *(index - len(old) + len(held) for index in changed)}
     return [_unknown() if index in either else token for index, token in enumerate(held)]

@@ -107,7 +107,7 @@ def _token(entry: Any) -> Token:
 
 
 def is_update(before: Contents, after: Contents) -> bool:
-    """Return whether a dict or set that holds `before` holds exactly `after` once updated with `after`; True for others."""
+    """Return whether a dict or set that held `before` holds exactly `after` when updated with it; True for other containers."""
     if after.kind not in ("mapping", "set"):
         return True
     old, new = (contents.tokens()[:: 1 + (contents.kind == "mapping")] for contents in (before, after))

@@ -136,14 +136,14 @@ def _after(output: Any, tracked: Tracked) -> str:
 
 
 def _is_of_optimizer(source: Any) -> bool:
-    """Return whether a source is part of an optimizer: Dynamo itself changes those, for example to set `capturable=True`."""
+    """Return whether a source is part of an optimizer: Dynamo itself mutates optimizers, as to set `capturable=True`."""
     while source is not None and not is_kind(source, "OptimizerSource"):
         source = stored(source, "base")
     return source is not None
 
 
 def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
-    """Yield an effect with `emitted=False` for a container that traced code created with items, and bytecode without them."""
+    """Yield an effect with `emitted=False` for a container with items that traced code created and bytecode leaves empty."""
     contents = contents_of(variable)
     if contents is None or not contents.entries or not is_kind(variable, "UserDefinedObjectVariable"):
         return

@@ -37,7 +37,7 @@ class Tracked:
         self.bounded = BoundedDeque(maxlen, before.tokens()) if maxlen is not None else None
 
     def follow(self) -> None:
-        """Update `bounded` for a deque with `maxlen`; called before each mutation, before and after methods, and at the end."""
+        """Update `bounded` of a deque with `maxlen` after the items that Dynamo tracks in it may have changed."""
         contents = contents_of(self.variable) if self.bounded is not None else None
         if contents is not None:
             self.bounded.follow(contents.tokens())  # type: ignore[union-attr]
@@ -90,9 +90,9 @@ class EffectLog:
         self.mutations.append(Mutation(variable, name, stack_parts()))
 
     def call(self, container: Any, method: str, *, is_used: bool) -> Callable[[], None] | None:
-        """Return a function to call after a method of a list or deque, which records a mutation that Dynamo did not note.
+        """Prepare for a call of a method of a list or deque, and return a function to call when the method has ended.
 
-        Returns None if the container is not tracked.
+        That function records a mutation that Dynamo did not note. Returns None if the container is not tracked.
 
         Args:
             container: The variable of a list or deque.

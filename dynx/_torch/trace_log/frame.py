@@ -27,7 +27,7 @@ _IN_PLACE = 13  # the lowest argument of BINARY_OP that stands for an in-place o
 
 
 class RecordedFrame:
-    """The state of a symbolic frame at its latest row; stored on its InstructionTranslator and freed with it."""
+    """The state of a symbolic frame at its latest row in the trail; stored on its InstructionTranslator and freed with it."""
 
     __slots__ = (
         *("bindings", "caller", "is_root", "location", "locations", "number", "progress", "row", "stack", "texts"),
@@ -57,7 +57,7 @@ class RecordedFrame:
         self._cells: set[str] = set()
 
     def changed_level(self) -> int:
-        """Return the lowest level of texts that may have changed since this method was last called; FIXED if none may have."""
+        """Return the lowest level (see `value_text`) whose texts may have changed since the last call; FIXED for none."""
         level = changed_level(self._changes, self.texts.changes)
         if level != FIXED:
             self._changes = self.texts.changes.copy()
@@ -67,7 +67,7 @@ class RecordedFrame:
         """Return whether the last instruction mutated no Python value whose text may change.
 
         The function that the instruction called is read from the recorded stack. Mutations of tensors do not count: they are
-        found in the graph. Mutations by inlined functions are found in the rows of their frames.
+        found in the graph. Mutations by an inlined function are found in the rows that the trail has of its frame.
         """
         if last.opname == "BINARY_OP":
             return last.arg < _IN_PLACE
@@ -76,7 +76,7 @@ class RecordedFrame:
         return _only_reads(self._callee(last))
 
     def has_only_traced(self, last: Any) -> bool:
-        """Return whether the last instruction only read values, or called a user function, whose rows show its mutations."""
+        """Return whether the last instruction only read values, or called a user function, whose mutations are in its rows."""
         return is_kind(self._callee(last), "BaseUserFunctionVariable") or self.has_only_read(last)
 
     def _callee(self, last: Any) -> Any:
@@ -116,7 +116,7 @@ class RecordedFrame:
         trail.values.append(text[0])
 
     def update_after_store(self, tx: Any, name: str | None) -> bool:
-        """Record the local `name` that the last instruction assigned, and return whether it may be a tensor.
+        """Record the local `name` that the last instruction assigned, and return whether its value may be a tensor.
 
         `name` is None if the instruction may have assigned any locals.
         """
@@ -138,7 +138,7 @@ class RecordedFrame:
         return shown is not None and shown[1] == TENSOR
 
     def read_top(self, tx: Any) -> None:
-        """Record the values that the last instruction, which changed no other value, has pushed onto the frame's stack."""
+        """Record the values that the last instruction pushed onto the frame's stack; it must have changed no other value."""
         recorded, stack, texts = self.stack, tx.stack, self.texts
         below, values = self._trail.below, self._trail.values
         same = min(len(recorded), len(stack))
@@ -156,7 +156,7 @@ class RecordedFrame:
     def read_stack(self, tx: Any, level: int) -> None:
         """Record the values on the frame's stack whose text may have changed, and those that were pushed.
 
-        Only texts of this level or a higher one, which the last instruction may have changed, are rendered again.
+        Only texts of `level` (see `value_text`) and of higher levels, which may have changed, are rendered again.
         """
         recorded, text_of = self.stack, self.texts.of
         same = 0
@@ -169,7 +169,7 @@ class RecordedFrame:
             self.read_top(tx)
 
     def read_first(self, tx: Any) -> None:
-        """Record the stack and the locals of a frame that has no row yet."""
+        """Record the stack and the locals of a frame that has no row in the trail yet."""
         texts, trail, bindings = self.texts, self._trail, NOTHING
         self._changes = texts.changes.copy()
         self.read_top(tx)
@@ -205,7 +205,7 @@ class RecordedFrame:
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Record again the locals with texts of this level or above; no local may have been assigned since the last row."""
+        """Render again the locals whose texts have at least this level; no local must have been assigned since the last row."""
         if level != OPEN:  # an instruction that only read values has assigned no closure variable
             for name in self._cells:
                 self._read_local(tx, name, tx.symbolic_locals[name])

@@ -82,7 +82,7 @@ class _Progress:
 
 @dataclass(slots=True)
 class _State:
-    """The step that a thread is tracing: the seconds of the steps nested in it, and the guards that it requested."""
+    """The instruction (step) that a thread is tracing: the seconds of steps nested in it, and the guards that it requested."""
 
     inner: float = 0.0
     depth: int = 0

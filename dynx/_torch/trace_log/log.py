@@ -57,7 +57,7 @@ class Recorder:
         self.under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
-        """Return the number of a symbolic frame's latest row; if the frame has none yet, add one.
+        """Return the number of the latest row that the trail has of a symbolic frame; if there is none yet, add one.
 
         The new row is for the frame's current instruction, which inlines a call; with `calls=False` for its next instruction.
         """
@@ -121,7 +121,7 @@ class Recorder:
         return number
 
     def _update(self, tx: Any, frame: RecordedFrame, effect: str | None) -> None:
-        """Record what the last instruction may have changed; `effect` is from `_EFFECTS`, None if it may have done anything."""
+        """Record what the last instruction may have changed; `effect` is a value of `_EFFECTS`, None for possibly anything."""
         frame.progress.update(tx, self._rows)
         texts = frame.texts
         if effect != "read" or frame.progress.has_exception:

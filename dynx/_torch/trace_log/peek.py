@@ -46,7 +46,7 @@ class Unknown:
 
 
 class TensorFacts(Unknown):
-    """The metadata of a tensor that is being traced, with its sizes in this call; its data raises NotConstant."""
+    """The metadata of a tensor that is being traced, with its sizes in this call; reading its data raises NotConstant."""
 
     _hint = ", only dtype, shape, device and requires_grad"
 

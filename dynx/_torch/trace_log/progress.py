@@ -55,7 +55,7 @@ class AttemptProgress:
         self._newest: tuple[int, int, int, int] | None = None  # the progress of `number`
 
     def is_unchanged_by_reading(self, tx: Any) -> bool:
-        """Return whether an instruction that only read values added no node or guard, while no exception is raised or handled.
+        """Return whether the last instruction, which only read values, added no node or guard, and there is no exception.
 
         Faster than `update`, since such an instruction does not change which graph is current.
         """
@@ -68,7 +68,7 @@ class AttemptProgress:
         )
 
     def update(self, tx: Any, row: int) -> None:
-        """Record the nodes and guards added since the last update as those before row `row` of the trail, and the exception."""
+        """Record the exception, and the nodes and guards that were added between the last update and row `row` of the trail."""
         output, handled = tx.output, tx.exn_vt_stack
         graph, guards = output.tracers[-1].graph, output.tracing_context.guards_context.dynamo_guards.inner
         if (

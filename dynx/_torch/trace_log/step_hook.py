@@ -16,7 +16,7 @@ from dynx._torch.capabilities import hook_point
 
 
 class StepHook(Handle):
-    """A handle that replaces `step` by the result of `make(original)`, which must only call `original` after `remove()`."""
+    """A handle that replaces `step` by the result of `make(original)`, which must just call `original` after `remove()`."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self._handles = hooks.wrap(hook_point("step"), make, passes_on=True), room_for_frames()
@@ -28,9 +28,9 @@ class StepHook(Handle):
 
 
 def room_for_frames() -> hooks.Wrapping:
-    """Call each tracing attempt from a large frame (see `dynx._bytecode.large_frame`) until the handle is removed.
+    """Reserve memory for Python's frames (see `large_frame`) in each tracing attempt, until the handle is removed.
 
-    A hook of traced instructions or frames makes the stack deeper; the large frame saves more time than the hook costs.
+    A hook of traced instructions or frames makes the stack deeper; the reserved memory saves more time than the hook costs.
     """
     return hooks.wrap(
         hook_point("attempt"), lambda original: lambda *args, **kwargs: call_in_large_frame(original, args, kwargs)

@@ -44,7 +44,10 @@ FIXED, TENSOR, ITEMS, OPEN = range(4)
 
 
 def changed_level(before: list[int], now: list[int]) -> int:
-    """Return the lowest level of texts that may have changed between two states of `ValueTexts.changes`; FIXED if none."""
+    """Return the lowest level whose texts may have changed between two states of `ValueTexts.changes`; FIXED if none may have.
+
+    The level of a text says what may change it; texts of higher levels can be changed by more.
+    """
     if before == now:
         return FIXED
     return TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
@@ -58,7 +61,7 @@ Reader = Callable[["ValueTexts", Any, Any, int], Text]
 class ValueTexts:
     """The texts that show symbolic variables, cached during one tracing attempt.
 
-    The trail, which records the attempt, stores each text once, under a number; a `Text` has this number.
+    The trail, the log of the attempt, stores each text once, under a number; a `Text` is this number with the text's level.
     """
 
     __slots__ = (
@@ -79,7 +82,7 @@ class ValueTexts:
         self._unrealized: dict[int, tuple[Any, Text]] = {}
 
     def of(self, tx: Any, value: Any, depth: int = 2) -> Text:
-        """Return the number of a variable's text in the trail, and the level of the text.
+        """Return the number of a variable's text in the trail, and the text's level, which says what may change the text.
 
         Containers are shown `depth` levels deep.
         """
@@ -87,7 +90,7 @@ class ValueTexts:
         return READERS[cls](self, tx, value, depth)
 
     def may_have_changed(self, level: int) -> None:
-        """Invalidate the texts of this level and higher ones: they are rendered again when they are read."""
+        """Invalidate the cached texts of this level and of higher levels: they are rendered again when they are read."""
         for kind in range(level, OPEN + 1):
             self.changes[kind] += 1
 

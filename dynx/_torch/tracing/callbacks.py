@@ -63,7 +63,7 @@ class Conversion:
         return real
 
     def value(self, variable: Any) -> Any:
-        """Return a variable's Python value if it is known and unmutated at compile time; else its contents or a stand-in."""
+        """Return a variable's Python value if it is known and traced code has not mutated it; else what `_contents` returns."""
         variable = settled(variable)
         if is_lazy(variable):
             value = untouched_value(variable)
@@ -79,7 +79,7 @@ class Conversion:
         return self._contents(variable)
 
     def _contents(self, variable: Any) -> Any:
-        """Return a read-only copy of a list, tuple or dict at this point of the trace; a stand-in for any other variable."""
+        """Return a read-only copy of a list, tuple or dict at this point of the trace; else what `stand_in` returns."""
         items = items_of(variable)
         kind = _python_type(variable)
         if isinstance(items, list) and kind in (list, tuple):

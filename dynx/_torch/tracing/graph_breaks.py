@@ -23,7 +23,7 @@ _MARKED = re.compile(r"intentionally marked that the function `(?P<name>[\w.]+)`
 
 @dataclass(frozen=True, slots=True)
 class RawBreak:
-    """One graph break: the parts of torch's message, the user's stack, and whether a resume function continues."""
+    """One graph break: the parts of torch's message, the user's stack, and whether a resume function continues after it."""
 
     kind: str  # torch's gb_type, a stable name of the cause
     headline: str

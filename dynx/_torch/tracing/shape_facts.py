@@ -137,7 +137,7 @@ def _assume(shape_env: Any, expression: Any) -> None:
 
 
 def _assume_remainder(shape_env: Any, expression: Any) -> None:
-    """Assume a condition that contains `PythonMod` also with `Mod` in its place.
+    """If a condition contains the remainder function `PythonMod`, assume it also with `Mod` instead.
 
     Torch: a remainder is a `Mod` if both operands are known to be nonnegative, else a `PythonMod`; torch does not derive a
     fact about one from a fact about the other.

@@ -12,7 +12,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def why_not_traced(function: Any) -> str | None:
-    """Return why Dynamo never traces the body of a function; None if it does.
+    """Return why torch's trace rules keep Dynamo from tracing the body of a function; None if they do not.
 
     Torch: `trace_rules.lookup`, which returns the class of the symbolic variable of a function; alike in 2.11, 2.13 and 2.15.
     """

@@ -121,7 +121,7 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
     """Return the variables in a built-in container, None for anything else.
 
     Torch: `.items`, a list for sequences and a dict for mappings and sets. Subclasses of containers store theirs in
-    `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` (2.11), in `_base_vt` (2.13) or inherit (2.15).
+    `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` (2.11), in `_base_vt` (2.13), or in an inherited `.items` (2.15).
     """
     if not may_hold_items(variable):
         return None

@@ -24,7 +24,7 @@ class Bindings:
 
     Args:
         function: The function, whose code is searched for names.
-        skipped: What is not checked, as (id of a dict, name) or (id of an `Edge`'s owner, its name, index of a value).
+        skipped: The values that are not checked: `(id of a dict, key)`, or `(owner, name, index)` for a value of an `Edge`.
 
     Attributes:
         modules: The modules that the function uses, without submodules of these.
@@ -43,14 +43,14 @@ class Bindings:
         self.variables, self.functions, self._absent = search.variables, search.functions, search.absent
 
     def key(self) -> Key:
-        """Return a key that differs if a name has another value."""
+        """Return a hashable key of the values that the names have; if a name gets another value, the key differs."""
         return tuple(
             tuple(None if (edge.owner, edge.name, index) in self.skipped else identity_of(value) for index, value in values)
             for edge, values in ((edge, enumerate(edge.values)) for edge in self.edges)
         )
 
     def codes(self) -> list[CodeType]:
-        """Return the code objects of the functions, which a program can replace."""
+        """Return the code objects that the functions have at present: a program can assign another one to `__code__`."""
         return list(map(_code, self.functions))
 
     def held(self) -> list[Any]:
@@ -76,7 +76,7 @@ class Bindings:
         It compares neither the classes of objects nor the code of functions.
 
         Args:
-            watched: Ids of dicts that are compared as a whole, so that names in them are not.
+            watched: Ids of dicts that the caller compares as a whole, so that names in them are not compared here.
         """
         reads = _reads([edge for edge in self.edges if edge.scope is None or id(edge.scope) not in watched])
         are_absent = absence_check([absent for absent in self._absent.values() if id(absent[0]) not in watched])

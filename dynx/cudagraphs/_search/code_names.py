@@ -34,7 +34,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__")) -> frozenset[str]:
-    """Return the names of attributes in the code of these methods of a class, and of the methods that they name."""
+    """Return the names of attributes in the code of these methods of a class, and in that of methods that this code names."""
     bases = _bases(kind)
     names, pending = set[str](), frozenset(methods)
     while pending:

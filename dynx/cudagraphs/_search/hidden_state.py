@@ -70,7 +70,7 @@ def _reader_of_array(values: Any) -> Callable[[], Values] | None:
 
 
 def _position_of(generator: Any) -> str:
-    """Return as text the instruction at which a generator waits, and its local variables: numbers and text, ids of others."""
+    """Return as text where a generator waits, and its local variables: numbers and text by value, others by id."""
     frame, inner = generator.gi_frame, generator.gi_yieldfrom
     if frame is None:
         return "it has ended"

@@ -96,7 +96,7 @@ def class_dicts(objects: Iterable[object]) -> list[dict[str, Any]]:
 
 
 def class_key(kind: type) -> tuple[tuple[str, Hashable], ...]:
-    """Return names and identities of the attributes of a class, except dunder names of data, which Python may add later."""
+    """Return names and identities of a class's attributes, without data such as `__doc__`, which Python may add later."""
     return tuple((name, identity_of(value)) for name, value in tuple(vars(kind).items()) if _is_defined(name, value))
 
 

@@ -86,7 +86,7 @@ def slot(descriptor: Any, owner: Any) -> Values:
 
 
 def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool] | None:
-    """Return a predicate that is true while no dict in `absent` has a name of the set it is paired with; None without names.
+    """Return a predicate that is true while each dict lacks the names with which `absent` pairs it; None if there are no names.
 
     A dict keeps the order in which names were added: while its length and its last name are the same, no name was added.
     """
@@ -122,7 +122,7 @@ def _last_of(scopes: Iterable[Any]) -> list[str]:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Return the `__dict__` of an object, or None; `__getattribute__` of its class is not called."""
+    """Return the `__dict__` of an object without calling `__getattribute__` of its class; None if it has none."""
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except (AttributeError, TypeError):

@@ -100,7 +100,7 @@ class Search:
         modules: The modules that were found, without submodules of these.
         edges: The references to values that the function reads, and those that lead to modules or to such values; without
             attributes of modules.
-        absent: By id of a dict or class: its attributes, and the names that the code may look up but that are not in it.
+        absent: By id of a dict or class: the dict or the class's attributes, and names in the code that are missing from it.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
         optimizers: The optimizers among these objects.
@@ -144,7 +144,7 @@ class Search:
         self.edges = [edge for edge in self._edges if id(edge) in is_read or any(id(value) in leading for value in edge.values)]
 
     def _is_checked(self, edge: Edge) -> bool:
-        """Return whether a recording depends on the values of an edge. Attributes of modules are checked separately."""
+        """Return whether a recording depends on a reference's values; attributes of modules are checked separately."""
         owner = self._visited.get(edge.owner, self._kinds.get(edge.owner))
         if _has_own_check(owner):
             return False
@@ -158,7 +158,7 @@ class Search:
         return is_tensor(value) or kind in PLAIN or (kind is FunctionType and self._is_followed(value))
 
     def _leading_to(self, addresses: list[int]) -> set[int]:
-        """Return the ids of objects in `addresses`, and of the objects through which the search reached these."""
+        """Return the ids in `addresses`, and those of the objects through which the search reached these objects."""
         owners = dict[int, list[int]]()
         for edge in self._edges:
             for value in edge.values:
@@ -285,7 +285,7 @@ class Search:
                 self._follow(value, slot.__name__, partial(slot_value, slot, value))
 
     def _names_in_class(self, kind: type) -> frozenset[str]:
-        """Return the names of attributes in the methods of a class whose names occur in the code that was searched so far."""
+        """Return the names of attributes in a class's methods, as far as the code searched so far names these methods."""
         if kind not in self._names_of:
             is_searched = module_of(kind).partition(".")[0] not in _NOT_SEARCHED
             self._names_of[kind] = names_of_class(kind, self.names | self._names_of_objects) if is_searched else frozenset()
@@ -299,7 +299,7 @@ class Search:
         return self._slots[id(kind)]
 
     def _visit_class_of(self, value: Any) -> None:
-        """Search the class of an object, without the methods that create objects."""
+        """Search the class of an object, without methods such as `__init__` that create objects."""
         kind = type(value)
         if not is_module(value):  # the classes of modules are in the key
             self._edges.append(Edge(id(value), "", (kind,)))
@@ -347,7 +347,7 @@ class Search:
         self._visited |= visited
 
     def _is_followed(self, function: FunctionType) -> bool:
-        """Return whether the code of a function is searched: the user's, of the same file, or of an optimizer's library."""
+        """Return whether to search a function: the user's, in the first function's file, or in an optimizer's library."""
         owner, library = owner_of_file(function.__code__.co_filename)
         is_same_file = owner not in ("torch", "dynx") and any(function.__globals__ is scope for scope in self._scopes)
         return is_same_file or owner == "user" or library in self._libraries
@@ -388,7 +388,7 @@ def _libraries_of(kind: type) -> set[str]:
 
 
 def functions_behind(value: Any) -> list[Any]:
-    """Return the functions of a method, property, class method, static method or cached property; none of other attributes."""
+    """Return the functions in a method, property, class, static or cached property; an empty list for other attributes."""
     kind = type(value)
     if issubclass(kind, property):
         return [inner for inner in (value.fget, value.fset, value.fdel) if inner is not None]
@@ -419,9 +419,9 @@ def _common(scope: Scope, names: Set[str]) -> list[str]:
 
 
 def _has_own_check(owner: Any) -> bool:
-    """Return whether attributes of an object need no check by name: of nn.Modules and their classes, and of libraries.
+    """Return whether the attributes of an object need no check by name.
 
-    The former are checked separately, the latter do not change.
+    Those of nn.Modules and their classes are checked separately; those of Python modules of libraries do not change.
     """
     return is_of_library(owner) or is_module(owner) or (_is_class(owner) and issubclass(owner, nn.Module))
 

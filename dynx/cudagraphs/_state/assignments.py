@@ -84,7 +84,7 @@ class Assignments:
         return self._read
 
     def settle(self) -> str:
-        """Return the names of what the function assigned and a replay would not, and undo the assignments; else return ""."""
+        """If the function assigned what a replay would not, undo all assignments and return the names; else return ""."""
         names = [name for place, before in self._before for name in self._refused(place, before)]
         for variable, before in self._variables:
             change = _Change(variable.path, before, variable.get())

@@ -79,9 +79,10 @@ def _same(objects: Sequence[Any], functions: Sequence[Any], lists: Sequence[list
 def all_of(
     checks: Sequence[Predicate], count: Callable[[], int] | None = None, otherwise: Predicate | None = None
 ) -> Predicate:
-    """Return a predicate that is true while all checks are true and `count` is 0, or `otherwise` is true.
+    """Return a predicate that is true if all checks are true and `count()` is 0; if not, it returns `otherwise()`.
 
-    It is one expression, since a Python function for each check would take as long as the checks, in each call.
+    Without `count` or `otherwise`, that part is left out. The predicate is one expression: a Python function around each
+    check would take as long as the check itself, in each call.
     """
     names: dict[str, Any] = {f"check{index}": check for index, check in enumerate(checks)}
     terms = [f"{name}()" for name in names]

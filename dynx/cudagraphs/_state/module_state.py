@@ -55,7 +55,7 @@ class State(Protocol):
         return
 
     def end_capture(self) -> bool:
-        """From now on, check the values of `begin_capture` that the capture did not assign; return whether there are any."""
+        """Check from now on those values of `begin_capture` that the capture did not assign; return whether there are any."""
         return False
 
     def changed_by_call(self, before: Key) -> str:
@@ -136,7 +136,7 @@ class Used:
     def tensors_of_program(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return those of the tensors whose layouts are compared: all but parameters and statistics of torch's own layers.
 
-        Those are many, and programs do not transpose them.
+        Torch's layers have many of these, and programs do not transpose them.
         """
         layers = [module for module in self.modules if type(module).__module__.startswith("torch.")]
         own = {id(param) for layer in layers for param in layer._parameters.values()}
@@ -257,7 +257,7 @@ def _attributes_of(d: dict[str, Any]) -> Attributes:
 
 
 class PatchedParamsState(ModuleState):
-    """The state of modules whose parameters and buffers may be replaced, since replays set the pointers to them."""
+    """The state of modules whose parameters and buffers may be replaced: each call writes their addresses into the graph."""
 
     def _attributes(self, used: Used) -> tuple[Attributes, ...]:
         numbers = {id(tensor): number for number, tensor in enumerate(tensors_of(used.outer))}
@@ -271,7 +271,7 @@ class PatchedParamsState(ModuleState):
         return _without(super().held(), patched)
 
     def _tensors(self, used: Used) -> list[torch.Tensor]:
-        """Return the tensors whose addresses are checked: all except parameters and buffers, whose pointers are set."""
+        """Return the tensors whose addresses are checked: all except parameters and buffers, whose addresses are patched."""
         patched = {id(tensor) for tensor in tensors_of(used.outer)}
         return [tensor for tensor in used.tensors() if id(tensor) not in patched]
 
@@ -337,7 +337,7 @@ def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Chan
 def _text_of(used: Used, edge: Edge) -> str:
     """Return the name of the variable, attribute or element to which `edge` refers, for messages.
 
-    A line where the name is assigned or, for an element, the variable that holds its container follows in parentheses.
+    After it, in parentheses, a line where the name is assigned, or for an element the variable that holds its container.
     """
     if edge.name:
         return f"{edge}{where_assigned(edge.name, used.bindings.functions)}"

@@ -81,7 +81,7 @@ def compared(optimizers: Optimizers) -> Compared:
 
 
 def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
-    """Return a predicate that is true while an optimizer has the same dicts in `state` and `param_groups`, and same `step`."""
+    """Return a predicate: whether an optimizer still has the same dicts in `state` and `param_groups` and the same `step`."""
     state, groups, own = optimizer.state, optimizer.param_groups, vars(optimizer).get
     values, members, step = list(state.values()), list(groups), own("step")
 

@@ -20,7 +20,7 @@ def leaf_of(param: torch.Tensor) -> torch.Tensor:
 
 
 def may_be_replaced(param: torch.Tensor) -> bool:
-    """Return whether a new nn.Parameter can replace this one unnoticed: no subclass, and no attributes of its own."""
+    """Return whether a new nn.Parameter can replace this one unnoticed: no subclass, no attributes, and requires_grad."""
     return type(param) is nn.Parameter and not param.__dict__ and param.requires_grad
 
 

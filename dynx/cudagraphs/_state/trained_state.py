@@ -60,7 +60,10 @@ class TrainedState(ModuleState):
             self._skipped = skipped
 
     def changed_by_call(self, before: Key) -> str:
-        """Return the name of a number, module or setting that a call changed, or ""; stop checking what got tensors."""
+        """Return the name of a number, module or setting that a call changed, or "".
+
+        Attributes and elements that got a tensor, or an object with tensors, are not checked any more.
+        """
         old, new, used = ModuleKey(*before), ModuleKey(*self.key()), self._used()
         changed = list(changes_of(used, old, new))
         self._skipped |= {change.place for change in changed if change.is_kept}

@@ -46,8 +46,8 @@ def check(
 
     Both sides, eager and compiled, use copies of the function's arguments, closure, globals, class attributes and modules, so
     that the program's objects, cache entries, counters and RNG states stay unchanged. After each call, `check` compares the
-    result; all mutations; which objects are the same, and which tensors share memory; the exception; the output on stdout; the
-    RNG states; and the gradients of the result.
+    result; all mutations; which variables hold the same object, and which tensors share memory; the exception; the output on
+    stdout; the RNG states; and the gradients of the result.
 
     Args:
         fn: A function, method or module, compiled or not; a compiled function keeps its backend and `fullgraph`.
@@ -67,17 +67,17 @@ def check(
             `"as is"`: inductor draws its own random numbers, and results that depend on them differ.
         change: A function that changes something, such as an attribute, a hook or an environment variable. It is called on each
             side after all calls, and changes the copies; then all calls are made again. Compiled code has to notice the change.
-        bisect: Find the first node of a graph whose compilation causes a difference, by about log2(number of nodes) further
+        bisect: Find the first graph node that causes a difference when it is compiled, by about log2(number of nodes) further
             comparisons.
         kwargs: Keyword arguments of all calls.
 
     Returns:
-        A `CheckReport` with `ok`, `diffs`, `stage` (at which a difference begins), `graph_breaks`, `is_vacuous` (whether
-        nothing was compiled) and `assert_ok()`.
+        A `CheckReport` with `ok`, `diffs`, `stage` (the stage of compilation that causes a difference), `graph_breaks`,
+        `is_vacuous` (whether nothing was compiled) and `assert_ok()`.
 
     Raises:
         UsageError: An argument is invalid. With `isolate="fork"` also: CUDA is available, the system has no fork, eager code
-            ends the process, or gradients are needed after a CUDA build of torch has already computed gradients.
+            ends the process, or `fn` needs gradients and a CUDA build of torch has computed some before in this process.
 
     Example:
         >>> import torch, dynx
@@ -148,7 +148,7 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
 
 
 def _settings(program: Program) -> Mapping[str, bool]:
-    """Return the settings that a check changes for the compiled side, by full name, if the user's value differs."""
+    """Return the torch settings that the check changes for the compiled calls: their full names, and the values it sets."""
     wanted = {DONATED_BUFFER: False, AUTOGRAD_CACHE: False}
     if program.aligns_random_numbers:
         wanted[FALLBACK_RANDOM] = True
@@ -156,12 +156,12 @@ def _settings(program: Program) -> Mapping[str, bool]:
 
 
 def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
-    """Return one graph break per line and reason; Dynamo reports a break again if it compiles the inlined frame separately."""
+    """Return one graph break per line and reason: Dynamo reports a break twice if it also compiles the inlined frame alone."""
     return {(one.location.own, one.reason): one for one in reversed([*breaks])}.values()
 
 
 def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
-    """Return the report with the stage of compilation at which differences begin and, with `bisect`, the first node."""
+    """Return the report with the stage of compilation, and with `bisect` the first graph node, that causes a difference."""
     if report.outcome != "different":
         return report
     stage = first_stage(program, backend, report.diffs)
@@ -172,7 +172,7 @@ def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: 
 
 
 def _check_types(fn: Any, inputs: Any, state: Any, backend: Any) -> None:
-    """Raise UsageError for arguments of the wrong type."""
+    """Raise UsageError for an argument of the wrong type, or a backend that torch does not know."""
     if not callable(fn):
         raise UsageError(f"{fn!r} is not callable\n  pass a function, a method or a module")
     if inspect.iscoroutinefunction(fn):
@@ -196,7 +196,7 @@ def _check_types(fn: Any, inputs: Any, state: Any, backend: Any) -> None:
 
 def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls: int) -> list[Call]:
     if type(calls) is not int or calls < 1:
-        raise UsageError(f"calls={calls!r} is not a positive number\n  pass the number of calls with the same arguments")
+        raise UsageError(f"calls={calls!r} is not a positive int\n  pass the number of calls with the same arguments")
     first = [Call(args, kwargs)] if args or kwargs or inputs is None else []
     further = [Call(each if isinstance(each, tuple) else (each,), kwargs) for each in inputs or ()]
     if not first and not further:
@@ -205,7 +205,7 @@ def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls:
 
 
 def _original_and_settings(fn: Any, backend: Any) -> tuple[Any, Any, bool]:
-    """Return the uncompiled function, the backend to use, and whether graph breaks raise."""
+    """Return the uncompiled function, the backend to use, and whether graph breaks raise an error (`fullgraph`)."""
     unwrapped = unwrap(fn)
     compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
     original = unwrapped.original if compiled is not None else fn
@@ -215,7 +215,7 @@ def _original_and_settings(fn: Any, backend: Any) -> tuple[Any, Any, bool]:
 
 
 def _location_of(fn: Any) -> Location | None:
-    """Return the location of the first line of a callable's function; None if it has no Python code."""
+    """Return the first line of the Python function that `fn` is or calls (`forward` of a module); None if there is none."""
     function = unwrap(fn).function
     code = getattr(function, "__code__", None)
     return location_of(RawFrame(code.co_filename, first_line(code), code.co_qualname)) if code is not None else None

@@ -25,7 +25,7 @@ class ChildDied(Exception):
 
 
 def refuse_if_impossible() -> None:
-    """Raise UsageError where a process cannot be forked, or where its child could not use torch."""
+    """Raise UsageError if the system has no fork, or if CUDA is available, which a forked process cannot use."""
     if not hasattr(os, "fork"):
         raise UsageError(f'isolate="fork" is not possible on {sys.platform}, which has no fork\n  pass isolate="copy"')
     if torch.cuda.is_available():  # Dynamo reads the properties of the GPU, even to compile CPU code

@@ -25,14 +25,14 @@ _RTOL_OF_FLOATS = 1.3e-6  # default of `torch.testing.assert_close` for float32
 
 
 class Tolerance(NamedTuple):
-    """How far numbers may differ, relatively and absolutely; None for the defaults of `torch.testing.assert_close`."""
+    """The relative and absolute tolerance for numbers; None for the defaults of `torch.testing.assert_close`."""
 
     rtol: float | None = None
     atol: float | None = None
 
 
 class Difference(NamedTuple):
-    """A difference between the eager and the compiled call; if numbers differ, with both values as tensors."""
+    """A difference between an eager and a compiled call. If numbers differ, it holds the two values as tensors."""
 
     diff: Diff
     eager: torch.Tensor | None = None
@@ -44,7 +44,7 @@ def _plain(path: str, eager: str, compiled: str, kind: DiffKind, call: int) -> D
 
 
 def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:
-    """Yield the differences between an eager and a compiled call: exception, facts, output on stdout, RNG states, gradients."""
+    """Yield the differences of two calls in exception, objects (class and value), output on stdout, RNG states, gradients."""
     yield from _of_errors(eager.error, compiled.error, call)
     yield from _of_facts(eager, compiled, call, tolerance)
     if eager.output != compiled.output:
@@ -62,9 +62,9 @@ def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Toleran
 
 
 def differences_of_leaks(eager: Sequence[Leak], compiled: Sequence[Leak], call: int) -> Iterator[Difference]:
-    """Yield the differences between the leaks of both sides: objects that were not copied, and that the calls changed.
+    """Yield the differences between the leaks (changed objects that were not copied) of eager and compiled calls.
 
-    Each side ran in a forked process of its own, and changed the object there.
+    Each side ran in its own forked process: a leak that both sides changed to the same value is no difference.
     """
     one, other = ({leak.path: leak for leak in leaks} for leaks in (eager, compiled))
     for path in dict.fromkeys([*one, *other]):
@@ -117,12 +117,12 @@ def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance
 
 
 def is_below(path: str, outer: str) -> bool:
-    """Return whether `path` leads through the object at the path `outer`: `args[0].weight` is below `args[0]`."""
+    """Return whether `path` names a part of the object at the path `outer`: `args[0].weight` is below `args[0]`."""
     return path.removeprefix("attributes of ") == outer or (path.startswith(outer) and path[len(outer)] in ".[{ ")
 
 
 def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) -> tuple[DiffKind, str] | None:
-    """Return the kind of difference between two facts, and how tensors differ, as text; None if the facts are equal."""
+    """Compare class and value of one object on both sides; return the kind of difference and a text for tensors, or None."""
     if eager is None or compiled is None:
         return ("sharing" if "memory" in (getattr(eager, "kind", ""), getattr(compiled, "kind", "")) else "missing"), ""
     if eager.kind != compiled.kind or eager.kind in ("same", "memory"):
@@ -179,7 +179,7 @@ def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tole
 
 
 def _is_equal(eager: torch.Tensor, compiled: torch.Tensor) -> bool:
-    """Return whether all elements of two plain tensors are equal; faster than `assert_close`."""
+    """Return whether all elements are equal, faster than `assert_close`; False for subclasses, sparse tensors, rare dtypes."""
     is_plain = all(type(tensor) is torch.Tensor and tensor.layout is torch.strided for tensor in (eager, compiled))
     return is_plain and eager.dtype is compiled.dtype and eager.dtype in _COMPARABLE and torch.equal(eager, compiled)
 

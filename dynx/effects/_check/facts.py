@@ -40,7 +40,7 @@ _SET_BY_DYNAMO, _MOVED_BY_DYNAMO = "capturable", "step"
 
 
 class Fact(NamedTuple):
-    """The object at one path: its class and value, or another path with the same object or tensor memory."""
+    """The class and value of the object at a path, or an earlier path that has the same object or tensor memory."""
 
     cls: str
     value: Any  # a number or text; the keys or the length of a container; a tensor; another path
@@ -52,7 +52,7 @@ Facts = dict[str, Fact]
 
 
 class Description:
-    """The facts about all objects that are reachable from the roots, and the leaf tensors that require gradients.
+    """The facts (class and value) of all objects that are reachable from `roots`, and the tensors among them.
 
     Args:
         roots: The objects to begin with, by path.

@@ -49,7 +49,7 @@ def _modules_by_owner() -> dict[Owner, dict[str, ModuleType]]:
 
 
 def _ids_held_by(modules: Iterable[ModuleType]) -> set[int]:
-    """Return the ids of the values of all attributes of these modules."""
+    """Return the `id()` of the value of each attribute of these modules."""
     ids: set[int] = set()
     for module in modules:
         ids.update(map(id, tuple(vars(module).values())))

@@ -33,7 +33,7 @@ _LOCAL = re.compile(r"^L\['(\w+)'\]")
 
 
 def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tuple[Diff, ...]:
-    """Return the differences; to those without a line, add the line that mutated the object.
+    """Return the differences; to those without a line, add the line of the side effect that mutated the object, if known.
 
     Args:
         diffs: The differences between eager and compiled calls.
@@ -46,9 +46,9 @@ def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tup
 
 
 def _effects(records: Iterable[Record]) -> Iterator[Effect]:
-    """Yield the side effects that have a line.
+    """Yield the side effects whose line is known, in the order in which `_line_of` prefers the later ones.
 
-    Effects that the compiled code repeats come first; then those that it does not repeat (lost), from the last to the first.
+    Effects that the compiled code performs come first; then the lost ones, which it does not perform, in reverse order.
     """
     found = [effect for record in records if isinstance(record, FrameEffects) for effect in record.effects]
     known = [effect for effect in found if effect.location is not None]
@@ -59,8 +59,8 @@ def _effects(records: Iterable[Record]) -> Iterator[Effect]:
 def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | None:
     """Return the line of the side effect that best fits the object at `path`; None if no effect fits.
 
-    That is an effect on the object, or else on the nearest object that contains it, or else on an object inside of it. Among
-    several, it is the last.
+    An effect on the object fits best, then one on the nearest object that contains it, then one on an object inside of it. Of
+    several that fit equally, the last one is taken.
     """
     above = [(len(source), index) for index, (source, _) in enumerate(effects) if source == path or is_below(path, source)]
     below = [(0, index) for index, (source, _) in enumerate(effects) if is_below(source, path)]
@@ -69,7 +69,7 @@ def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | Non
 
 
 class _Names:
-    """The names of a function's parameters and closure variables, which occur in Dynamo's sources."""
+    """Translates the sources in Dynamo's records (`L['x']`) to paths of differences (`args[0]`) for one function."""
 
     def __init__(self, fn: Any) -> None:
         unwrapped = unwrap(fn)
@@ -80,7 +80,7 @@ class _Names:
         self._positional = ("self",) if is_bound else ()
 
     def paths_of(self, effect: Effect) -> Iterator[str]:
-        """Yield the paths by which differences may name the object that the effect mutated."""
+        """Yield the paths, such as `args[0]` or `kwargs.x`, by which a difference may name the object that `effect` changed."""
         source = effect.source
         match = _LOCAL.match(source)
         name = match[1] if match is not None else source if effect.kind == "cell" else None

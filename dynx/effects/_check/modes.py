@@ -10,7 +10,7 @@ import torch
 
 
 class _Mode(NamedTuple):
-    """How to read and how to set a mode."""
+    """The functions that read and set one mode of torch, such as grad mode."""
 
     get: Callable[[], Any]
     set: Callable[[Any], Any]
@@ -31,12 +31,12 @@ for _device in ("cpu", "cuda"):
 
 
 def current() -> dict[str, Any]:
-    """Return the values of all modes by name, with inference mode, which a function cannot leave changed."""
+    """Return the value of each mode by name. `restore` skips inference mode, since a function cannot leave it changed."""
     return {"inference": torch.is_inference_mode_enabled(), **{name: mode.get() for name, mode in _MODES.items()}}
 
 
 def restore(values: dict[str, Any]) -> None:
-    """Set the modes whose values differ from those that `current` returned."""
+    """Set the modes to `values`, an earlier result of `current`."""
     for name, mode in _MODES.items():
         if mode.get() != values[name]:
             mode.set(values[name])

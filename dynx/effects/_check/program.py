@@ -17,7 +17,7 @@ from dynx.effects._world.world import Call, World
 
 
 class Program(NamedTuple):
-    """A function that is not compiled, the arguments of its calls, further state, and how far numbers may differ."""
+    """What a check runs: a function that is not compiled, the arguments of its calls, and the options of the check."""
 
     fn: Any
     calls: Sequence[Call]
@@ -44,7 +44,7 @@ class Program(NamedTuple):
         return Side(world, compile_apart(world.fn, backend, fullgraph=self.fullgraph, in_place=True), random, self.changed_at)
 
     def roots(self) -> Iterator[tuple[str, Any]]:
-        """Yield path and original of each object that the calls copy: the function, the arguments, `state` and `change`."""
+        """Yield path and original of each object that is copied for the calls: function, arguments, `state` and `change`."""
         yield getattr(self.fn, "__qualname__", "self").rpartition("<locals>.")[2], self.fn
         for call in self.calls:
             yield from ((f"args[{index}]", value) for index, value in enumerate(call.args))

@@ -28,7 +28,7 @@ def beyond_rounding(found: Sequence[Difference], make_side: MakeSide) -> list[Di
 
     Args:
         found: All differences between the eager and the compiled calls.
-        make_side: Returns a `Side` that calls the function eagerly, `in_double` precision or in the function's own precision.
+        make_side: Returns a `Side`, which calls the function eagerly; with `in_double=True`, in double precision.
     """
     numeric = {one.diff.call for one in found if _is_rounded(one)}
     if not numeric:
@@ -70,11 +70,11 @@ def _tensors(outcome: Outcome) -> dict[str, torch.Tensor]:
 
 
 def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor], low: Collection[torch.dtype]) -> bool:
-    """Return whether the compiled tensor is about as exact as the eager tensor.
+    """Return whether the compiled tensor is about as close to the exact result as the eager tensor is.
 
     Args:
         difference: The difference, with both tensors.
-        exact: The tensors that eager code computed in double precision, by path.
+        exact: The results to compare both with, by path: those of eager code in double precision.
         low: The 16-bit dtypes that eager code used.
     """
     eager, compiled, wanted = difference.eager, difference.compiled, exact.get(difference.diff.path)

@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
     gradients: dict[str, torch.Tensor] | str  # of leaf tensors, by path; an error message if there are none
 
     def errors(self) -> Iterator[str]:
-        """Yield the error message of the call and that of computing its gradients, if there are any."""
+        """Yield the error messages, if there are any: that of the call, and that of computing the gradients."""
         if self.error is not None:
             yield self.error.message
         if isinstance(self.gradients, str):
@@ -76,7 +76,7 @@ class Side:
         world.enter_context(self._context)
 
     def run(self, index: int) -> Outcome:
-        """Make the call with this index, and return its outcome."""
+        """Make the call with this index, preceded by `change` if it is due, and return the outcome of the call."""
         if index == self._changed_at:
             self._change()
         call = self.world.calls[index]
@@ -111,7 +111,7 @@ class Side:
 
     @contextlib.contextmanager
     def _settings_restored(self) -> Iterator[None]:
-        """Set the RNG states that the previous call left; at the end, restore torch's modes (grad mode, default dtype, …)."""
+        """Run a `with` block from the RNG states that the previous call left; then restore torch's modes, such as grad mode."""
         with without_modes():
             before = modes.current()
             set_random_states(self.random)
@@ -142,7 +142,7 @@ def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
 
 
 def _weights(result: torch.Tensor) -> torch.Tensor:
-    """Return `grad_outputs` for a result, different for each element: with equal ones, the gradient of a softmax is 0."""
+    """Return `grad_outputs` that differ for each element: with equal values, the gradient of a softmax would be 0."""
     steps = torch.arange(result.numel(), device=result.device, dtype=torch.float64).reshape(result.shape)
     return (0.5 + (steps * 0.618034) % 1).to(result.dtype)
 
@@ -169,7 +169,7 @@ def set_random_states(states: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def random_restored() -> Iterator[None]:
-    """At the end, restore the RNG states of torch, Python and NumPy."""
+    """Restore the RNG states of torch, Python and NumPy at the end of a `with` block."""
     states = random_states()
     try:
         yield

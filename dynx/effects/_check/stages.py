@@ -121,7 +121,7 @@ def _argument(split: GraphModule, node: Any, by_name: dict[str, Any]) -> Any:
 
 
 class _Compiled(nn.Module):
-    """An nn.Module that calls a compiled function, since FX graphs can call modules."""
+    """An nn.Module around a compiled function, so that an FX graph can call it as a submodule."""
 
     def __init__(self, compiled: Callable[..., Any], *, is_single: bool) -> None:
         super().__init__()

@@ -46,14 +46,17 @@ class Trial(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The objects that eager and compiled calls both used: their number by class, and the classes that cannot be compared."""
+    """The objects that both sides used, since they cannot be copied.
+
+    `counts` has their number by class, and `unread` the classes whose state cannot be compared either.
+    """
 
     counts: Mapping[str, int]
     unread: tuple[str, ...]
 
 
 def compare(program: Program, backend: Any, *, watches: bool = False) -> Trial:
-    """Make all calls eagerly and compiled, and compare them; with `watches`, also find leaks."""
+    """Make all calls eagerly and compiled, and compare them; with `watches`, also find originals that the calls changed."""
     compared = (_in_children if program.forks else _in_turn)(program, backend, watches=watches)
     first = {one.diff.path: one.diff for one in reversed(compared.found)}
     diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), compared.records, program.fn)
@@ -173,7 +176,7 @@ def _shared_by(side: Side) -> Shared:
 
 
 def class_name(cls: type) -> str:
-    """Return the name of a class with its module, `torch.nn.modules.linear.Linear`."""
+    """Return the name of a class with its module, such as `torch.nn.modules.linear.Linear`; built-in classes without."""
     return f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
 
 
@@ -188,7 +191,7 @@ def _outcome(side: Side, index: int) -> bytes:
 
 
 def _without_rounding(program: Program, found: list[Difference], states: dict[str, Any]) -> list[Difference]:
-    """Return the differences that are larger than rounding errors; if the user passed `rtol` or `atol`, return all."""
+    """Return the differences that rounding does not explain; if the user passed `rtol` or `atol`, return all."""
     if program.tolerance != Tolerance():
         return found
 
@@ -205,7 +208,7 @@ def _positions(found: list[Difference], kept: list[Difference]) -> list[int]:
 
 @contextmanager
 def _as_before(program: Program, records: list[Record]) -> Iterator[None]:
-    """Compile without recompile limits and donated buffers, and add the records of the compilations to `records`.
+    """In a `with` block, compile without recompile limits and donated buffers, and add the compilations to `records`.
 
     At the end, restore torch's settings, and remove the cache entries, global names and counts that the compilations left.
     """

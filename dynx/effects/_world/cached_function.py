@@ -42,7 +42,7 @@ def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
 
 
 class _Called:
-    """A callable that fills the cache of a copy: it returns `results`; when none is left, it calls the function."""
+    """The function in a copied cache: it returns the copied `results` while the cache is filled, then calls the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -24,7 +24,7 @@ class Contents:
         return id(self.owner), ""
 
     def get(self) -> Any:
-        """Return a copy of the items, in a container of a built-in type."""
+        """Return a new list, set or OrderedDict of the items; the items themselves are not copied."""
         base: Any = built_in_base(type(self.owner))
         if issubclass(base, dict):
             return OrderedDict(base.items(self.owner))

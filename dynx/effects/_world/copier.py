@@ -55,7 +55,7 @@ class Copier:
         self.loggers: list[Logger] = []
 
     def copy(self, value: Any) -> Any:
-        """Return the copy of a value, or the value itself if it is not copied."""
+        """Return the copy of a value, or the value itself: constants, functions, classes, modules, what cannot be copied."""
         cls = type(value)
         if issubclass(cls, type):
             self.classes.setdefault(value)

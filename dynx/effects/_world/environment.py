@@ -28,7 +28,7 @@ class Environment:
             _change(self._values, before)
 
     def changes(self) -> dict[str, str | None]:
-        """Return the variables that have changed since the copy was made, None if removed; use it inside `entered()`."""
+        """Return new and changed variables, and None for removed ones, since the copy was made; call it inside `entered()`."""
         now = dict(os.environ)
         names = sorted(name for name in {*now, *self._first} if not name.startswith(_SET_BY_INDUCTOR))
         return {name: now.get(name) for name in names if now.get(name) != self._first.get(name)}

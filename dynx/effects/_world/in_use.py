@@ -14,9 +14,9 @@ from dynx.effects._world.layout import attributes_of, is_of_torch
 
 
 def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of active modes and the dicts of global module hooks, as variables to copy.
+    """Yield variables to copy: the attributes of torch's active dispatch and function modes, and dicts of global module hooks.
 
-    Objects without such a variable are passed to `copy`: the root logger, functions of custom operators, classes of modes.
+    The root logger, functions of custom operators and classes of modes are passed to `copy`, which collects such objects.
     """
     copy(logging.root)
     for functions in functions_of_custom_ops(_is_not_of_torch):

@@ -104,7 +104,7 @@ def is_user_defined(cls: type) -> bool:
 
 
 def is_function_of_c(value: Any) -> bool:
-    """Return whether a value is a built-in function of a module or a class, and not a method bound to an object."""
+    """Return whether a value is a built-in function such as `math.sin` or `dict.fromkeys`, not a method such as `[].append`."""
     return type(value) is BuiltinFunctionType and (value.__self__ is None or isinstance(value.__self__, (ModuleType, type)))
 
 
@@ -132,7 +132,7 @@ def _is_of_c(cls: type) -> bool:
 
 
 def is_container(cls: type) -> bool:
-    """Return whether a class is in `CONTAINERS` (list, dict, deque, …), compared by identity."""
+    """Return whether a class is one of `CONTAINERS` (list, dict, deque, …) itself, not a subclass."""
     return any(cls is container for container in CONTAINERS)
 
 
@@ -142,7 +142,7 @@ _VIEWS: dict[type, Callable[[Any], Any]] = {
 
 
 def is_class_of_views(cls: type) -> bool:
-    """Return whether a class is the class of a dict view: of `keys()`, `values()` or `items()`."""
+    """Return whether the objects of a class are dict views: results of `keys()`, `values()` or `items()`."""
     return cls in _VIEWS
 
 

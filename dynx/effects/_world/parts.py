@@ -62,7 +62,7 @@ Item = tuple[str, Any]  # a label, such as ".weight" or "[0]", and an object
 
 
 class Parts(NamedTuple):
-    """The objects that an object refers to, with labels (`.weight`, `[0]`), and the object's own state for comparison."""
+    """The objects that an object refers to, with labels (`.weight`, `[0]`), and `own`: its other state, such as a checksum."""
 
     labels: Sequence[str]
     objects: Sequence[Any]
@@ -121,7 +121,7 @@ def _reader_of_items(cls: type) -> Reader:
 def _reader_of_object(cls: type) -> Reader:
     """Return the function that reads the parts of objects of a class that is not a container.
 
-    If the class is a subclass of int, str or a similar type, its value is the own state.
+    For a subclass of int, str or a similar type, the number or text of the object is its own state.
     """
     own_of, of_class, has_slots = NUMBERS_AND_TEXT.get(built_in_base(cls)), [(".__class__", cls)], _has_slots(cls)
     if own_of is None:
@@ -134,7 +134,7 @@ def _has_slots(cls: type) -> bool:
 
 
 def items_of_wrapper(value: Any) -> list[Item] | None:
-    """Return label and object of what a wrapper, such as a method or partial, refers to; None if `value` is no wrapper."""
+    """Return what a wrapper refers to, with labels: `.__func__` and `.__self__` of a method; None if `value` is no wrapper."""
     for kind, names in _WRAPPERS:
         if issubclass(type(value), kind):
             return [(f".{name}", part) for name in names if (part := getattr(value, name)) is not None]
@@ -145,7 +145,7 @@ def items_of_wrapper(value: Any) -> list[Item] | None:
 
 
 def has_unknown_state(value: Any) -> bool:
-    """Return whether `value`, which cannot be copied, may have state besides the attributes and items that `Parts` reads."""
+    """Return whether an object that cannot be copied may have state that `Parts` does not read; False for locks and files."""
     return not issubclass(type(value), (*_LOCKS, *_SUSPENDED, io.IOBase))
 
 
@@ -155,7 +155,7 @@ def _parts(items: Iterable[Item], own: Hashable = None) -> Parts:
 
 
 def _of_class(cls: type) -> Parts | None:
-    """Return name, attributes, bases and metaclass of a user's class; None for library classes, since torch changes some."""
+    """Return attributes, bases, metaclass and name of a user's class; None for library classes, since torch changes some."""
     if owner_of_class(cls) != "user":
         return None
     items = [(f".{name}", item) for name, item in tuple(vars(cls).items()) if is_name_of_user(name)]
@@ -226,7 +226,7 @@ def _of_array(array: Any) -> Parts:
 
 
 def _of_suspended(value: Any) -> Parts:
-    """Return the parts of a generator or coroutine: its local variables, and as own state its next instruction."""
+    """Return the parts of a generator or coroutine: its local variables, and as own state the position in its code."""
     frame = getattr(value, "gi_frame", None) or getattr(value, "cr_frame", None) or getattr(value, "ag_frame", None)
     if frame is None:
         return Parts((), (), "finished")
@@ -255,7 +255,7 @@ def _of_reference(value: Any) -> Parts:
 
 
 def _of_cached(value: Any) -> Parts:
-    """Return the parts of a function with `lru_cache`: `__wrapped__`, and the number of results if the user defines it."""
+    """Return the parts of a function with `lru_cache`: `__wrapped__`; and the number of cached results if it is user code."""
     function = value.__wrapped__
     is_user = type(function) is FunctionType and owner_of_code(function.__code__) == "user"
     return Parts((".__wrapped__",), (function,), f"{value.cache_info().currsize} results" if is_user else None)
@@ -298,7 +298,7 @@ def _parts_with_attributes(
     *,
     has_slots: bool = True,
 ) -> Parts:
-    """Return the parts of an object: `objects` with `labels`, its attributes and slots, and `others`; `own` is its state."""
+    """Return the parts of an object: the given `objects` with `labels`, its attributes and slots, `others`, and `own` state."""
     if attributes := attributes_of(value):
         attributes = attributes.copy()  # in one step: another thread may add attributes
         for label, item in zip(map(_label_of_attribute, attributes), attributes.values(), strict=True):

@@ -84,7 +84,7 @@ def libraries_of(copier: Copier) -> list[ModuleType]:
 
 
 def _may_lead_on(variable: Variable | Namespace) -> bool:
-    """Return whether a variable of a library's function (cell, default) holds a function, a class, or a mutable object."""
+    """Return whether a cell or default of a library function holds a function, class or mutable object, and is copied."""
     if isinstance(variable, Namespace):
         return False
     value: Any = variable.get()

@@ -23,7 +23,7 @@ _MAX_SHOWN = 6  # parts of an object in a text
 
 
 class Changed(NamedTuple):
-    """A changed object: its path (`settings.limits`), and the parts that differ, as text, before and after."""
+    """A changed object: its path (`settings.limits`), and the items or attributes that differ, as text, before and after."""
 
     path: str
     before: str
@@ -31,7 +31,7 @@ class Changed(NamedTuple):
 
 
 class Watch:
-    """The remembered parts of objects, and of all objects that are reachable from them.
+    """Remembers the items and attributes of objects and of all objects reachable from them, to find what changes later.
 
     Args:
         roots: Pairs of path and object to begin with; the path of a reachable object begins with that of the root.
@@ -79,13 +79,13 @@ class Watch:
 
 
 def _is_unchanged(before: Parts, after: Parts) -> bool:
-    """Return whether own state, labels and parts (by identity) are the same; False even if a new part equals the old part."""
+    """Return whether own state and labels are equal and the parts are the same objects; equal new objects do not count."""
     is_same = before.own == after.own and before.labels == after.labels
     return is_same and all(map(operator.is_, before.objects, after.objects))
 
 
 def _ids_of(objects: Iterable[Any]) -> set[int]:
-    """Return the ids of objects and of all objects reachable from them, such as globals that a function names.
+    """Return the `id()` of the objects and of all objects reachable from them, such as globals that a function names.
 
     Classes and modules, and what only they lead to, are left out.
     """
@@ -105,7 +105,7 @@ def _ids_of(objects: Iterable[Any]) -> set[int]:
 
 
 def _token(parts: Parts) -> tuple[Hashable, ...]:
-    """Return the token by which parts are compared: the own state, then label, class and value (or id) of each part."""
+    """Return what to compare of an object's parts: the own state, then label, class and value (or `id()`) of each part."""
     return (parts.own, *((label, *_token_of(item)) for label, item in zip(parts.labels, parts.objects, strict=True)))
 
 
@@ -120,7 +120,7 @@ def _token_of(item: Any) -> tuple[Hashable, Hashable]:
 
 
 def _difference(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[str, str]:
-    """Return the parts in which two tokens (of `_token`) differ, as text: those of `before`, and those of `after`."""
+    """Return two texts for two results of `_token`: the parts that only `before` has, and those that only `after` has."""
     if before[1:] == after[1:]:
         return str(before[0]), str(after[0])
     texts = []

@@ -103,7 +103,7 @@ class World:
                     self._values[variable] = variable.get()
 
     def enter_context(self, context: Context) -> None:
-        """In a `contextvars.Context`, set the context variables to copies of their values."""
+        """Set the context variables that the function may use, in `context`, to copies of their values."""
         for variable in self._copier.context_variables:
             if variable in context:
                 context.run(variable.set, self._copier.copy(context[variable]))
@@ -139,7 +139,7 @@ def _unused(path: str, roots: Mapping[str, Any]) -> str:
 
 
 def has_variables(value: Any) -> bool:
-    """Return whether an object can be passed as state: a class, a module, a container, or an object with a `__dict__`."""
+    """Return whether `state=` accepts an object: a class, module, mutable container, or an object with a `__dict__`."""
     base = built_in_base(type(value))
     has_attributes = isinstance(value, (type, ModuleType)) or "__dict__" in dir(type(value))
     return has_attributes or (base in CONTAINERS and base not in (tuple, frozenset))

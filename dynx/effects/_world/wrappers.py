@@ -134,7 +134,7 @@ def _copy_stream(value: Any, copy: Copy) -> Any:
 
 
 def _copy_memory(value: memoryview, copy: Copy) -> memoryview | None:
-    """Copy a view of all bytes of an object; None for a view of a part of the object, or with another format."""
+    """Copy a memoryview of all bytes of an object; None for a view of a part of the object, or of items other than bytes."""
     if value.format != "B" or not value.contiguous or value.nbytes != memoryview(value.obj).nbytes:
         return None
     owner = copy(value.obj)

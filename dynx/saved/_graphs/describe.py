@@ -46,7 +46,7 @@ class Saved:
 
     @cached_property
     def candidate(self) -> Candidate:
-        """The properties of the tensor that rules are matched against."""
+        """The properties of the tensor by which rules select it."""
         tensor, node = self.value, self.node
         is_bool = tensor.dtype is torch.bool
         return Candidate(
@@ -89,7 +89,7 @@ class Saved:
         )
 
     def _recomputed(self) -> Iterator[Node]:
-        """Yield the backward nodes that depend on this tensor and that the partitioner copied from the forward graph."""
+        """Yield the backward nodes that recompute forward nodes from this tensor: copies that the partitioner made."""
         waiting, found = list(self.readers), set[Node]()
         while waiting:
             node = waiting.pop()
@@ -100,7 +100,7 @@ class Saved:
 
 
 class Graphs:
-    """The forward and backward graph of a compilation, and the memory of each node."""
+    """The forward and backward graph of a compilation, and for each node the nodes that allocated its memory."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -125,7 +125,7 @@ class Graphs:
 
     @cached_property
     def _returned(self) -> set[Node]:
-        """The nodes that compute the tensors that the caller receives, or their bases."""
+        """The nodes that compute the tensors that the caller receives; for a view, the node that computes its base."""
         outputs = self.partition.forward.graph.output_node().args[0]
         returned = outputs[self.partition.copied_outputs : self.partition.user_outputs]
         return {_computed_as(node, self.forward_memory) for node in returned if isinstance(node, Node)}
@@ -153,7 +153,7 @@ def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
 
 
 def _operator(node: Node) -> str:
-    """Return the name of the operator that computed a node, also behind `getitem`; an empty string for an input."""
+    """Return the name of a node's operator; for a `getitem`, that of the operator it indexes; an empty string for an input."""
     while node.target is getitem and isinstance(node.args[0], Node):
         node = node.args[0]
     return str(node.target) if node.op == "call_function" else ""

@@ -20,7 +20,7 @@ _KEPT_META = ("stack_trace", "nn_module_stack")  # copied from the packed tensor
 class Edit:
     """An edit of the forward and backward graph; `finish` makes the outputs of forward match the inputs of backward.
 
-    `slots` maps each input of the backward graph that receives a saved value to the node of the forward graph.
+    `slots` maps each backward input that receives a saved value to the forward node that computes the value.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -50,7 +50,7 @@ class Edit:
         return slot
 
     def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
-        """Insert the nodes of `gm`, called on `source`, into the forward graph; return its outputs: nodes and constants."""
+        """Insert the nodes of `gm`, called on `source`, into the forward graph; return the outputs: nodes and constants."""
         env = {placeholders(gm)[0]: source}
         results = {node for node in gm.graph.output_node().all_input_nodes if node.op != "placeholder"}
         numbers = iter(range(len(results)))
@@ -75,7 +75,7 @@ class Edit:
                 env[node] = self._copy(node, self.partition.forward, self.backward, self.partition.backward, env, node, None)
 
     def finish(self) -> None:
-        """Remove unused replaced inputs, put the outputs of forward in the order of the inputs of backward, and recompile."""
+        """Remove replaced inputs of backward, put the outputs of forward in the order of these inputs, and recompile both."""
         for slot in list(self.slots):
             if not slot.users and isinstance(value_of(slot), torch.Tensor) and slot in self._replaced:
                 del self.slots[slot]

@@ -64,7 +64,7 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
 
 
 def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[Node]) -> list[Choice]:
-    """Return the choice for each tensor; no tensor is recomputed from another tensor that is recomputed."""
+    """Choose a rule, or none, for each tensor. Recomputation starts from stored tensors and graph inputs only."""
     refused: dict[Saved, str] = {}
     while True:
         choices = [_first(one, rules, refused) for one in saved]
@@ -84,7 +84,7 @@ def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[N
 
 
 def _first(saved: Saved, rules: Sequence[Rule], refused: dict[Saved, str]) -> Choice:
-    """Return the choice of the first rule that applies to a tensor, or of no rule; `refused` are reasons not to recompute."""
+    """Choose the first rule that applies to a tensor, or none; `refused` says why some tensors cannot be recomputed."""
     candidate, reasons = saved.candidate, []
     common = _why_never(saved)
     for rule in rules:
@@ -117,7 +117,7 @@ class _Writer:
         self._forward_end = self._partition.forward.graph.output_node().prev
 
     def recompute(self, choice: Choice, chain: Chain, record: SavedTensor) -> SavedTensor:
-        """Make backward recompute a tensor; return its record."""
+        """Make backward recompute a tensor with the nodes of `chain`; return the record of the tensor."""
         slot = choice.saved.input
         users = list(slot.users)
         env = {source: self.edit.save(source, slot) for source in chain.sources}
@@ -127,7 +127,7 @@ class _Writer:
         return replace(record, saved_bytes=0, codec=RECOMPUTE, rule=str(choice.rule), computed_from=names)
 
     def pack(self, choice: Choice, rule: Rule, record: SavedTensor) -> SavedTensor:
-        """Make forward pack a tensor with the codec of a rule, and backward unpack it; return its record."""
+        """Make forward pack a tensor with the codec of `rule`, and backward unpack it; return the record of the tensor."""
         saved, codec = choice.saved, rule.codec
         value, slot, subject = saved.value, saved.input, Subject(saved.node.name, codec.name, record.location)
         order, mask = order_of(value), saved.one_bit if codec.zero_mask_only else None

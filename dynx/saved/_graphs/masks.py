@@ -142,7 +142,7 @@ def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBi
 
 
 def _two_constants(node: Node) -> OneBit | None:
-    """Return the two constants between which a mask selects, as in `where(mask, 0, -inf)`; None for other tensors."""
+    """Return the OneBit of a tensor that has only two constants, as in `where(mask, 0, -inf)`; None for other tensors."""
     found = _values(node, 0)
     if found is None or found.mask is None:
         return None
@@ -159,7 +159,7 @@ class _Values(NamedTuple):
 
 
 def _values(node: Node, depth: int) -> _Values | None:
-    """Return the two values that the elements of a node can have; None if there are more, or they are unknown."""
+    """Return a mask, and the values of a node's elements where it is True and False; None if they are more, or unknown."""
     value = value_of(node)
     if not isinstance(value, torch.Tensor) or depth > _DEEPEST:
         return None
@@ -170,7 +170,7 @@ def _values(node: Node, depth: int) -> _Values | None:
 
 
 def _computed(node: Node, depth: int) -> _Values | None:
-    """Return the two values of an operator's result, computed from the values of its arguments; None if unknown."""
+    """Return the mask and two values of an operator's result, computed from those of its arguments; None if unknown."""
     if node.op != "call_function":
         return None
     if node.target in _SAME_ELEMENTS:

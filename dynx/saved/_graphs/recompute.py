@@ -14,9 +14,9 @@ _MAX_NODES = 1000
 
 
 class Chain(NamedTuple):
-    """The nodes of the forward graph from which a saved tensor is computed again, and the nodes whose values these start from.
+    """The forward nodes that backward runs again to recompute a saved tensor, and the nodes whose values they read.
 
-    Both are in the order of the graph.
+    Both are in the order of the forward graph.
     """
 
     nodes: tuple[Node, ...]

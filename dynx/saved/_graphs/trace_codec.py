@@ -28,7 +28,7 @@ class TracedCodec(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The names of the packed tensor and its codec, and the line, for error messages."""
+    """What error messages name: the packed tensor, its codec, and the line that computed the tensor."""
 
     name: str
     codec: str

@@ -17,10 +17,10 @@ from dynx.saved._graphs.edit import Edit
 
 
 def save_bases(partition: Partition) -> None:
-    """Save the base of saved views (an activation) instead of the views, and make backward create the views from it.
+    """Save an activation instead of saved views of it, and make backward create the views from this base tensor.
 
     For example, the output of `relu` may be saved as a mask and, transposed, for a matmul; query, key and value may be parts of
-    the result of one matmul. Views that together have fewer bytes than their base, such as one slice, stay saved as they are.
+    the result of one matmul. If the views together have fewer bytes than their base, such as one slice, the base is not saved.
     """
     graphs, edit = Graphs(partition), Edit(partition)
     has_changed = False
@@ -39,7 +39,7 @@ def save_bases(partition: Partition) -> None:
 
 
 def _with_bases(graphs: Graphs) -> Iterator[tuple[Saved, Node, Sequence[Node]]]:
-    """Yield each saved tensor that backward reads, the node to save instead, and the views from that node to the tensor."""
+    """Yield each saved tensor that backward reads, the node to save instead, and the views that lead from it to the tensor."""
     chains = {saved: _views_to(saved.node, graphs.forward_memory) for saved in graphs.saved() if saved.input.users}
     parts = {saved: _last_part(chain) for saved, chain in chains.items()}
     saved_of: dict[Node, set[Node]] = {}
@@ -61,7 +61,7 @@ def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
 
 
 def _last_part(chain: Sequence[Node]) -> int:
-    """Return the index of the first node of the chain after which no view drops elements."""
+    """Return the index of the first node in a result of `_views_to` after which no view drops elements."""
     last = len(chain) - 1
     while last and _elements(chain[last - 1]) == _elements(chain[-1]):
         last -= 1

@@ -18,7 +18,7 @@ from dynx.saved._observe import SavedGraphs
 
 
 class Caller(NamedTuple):
-    """A function on the stack while a graph was compiled."""
+    """A Python function that was on the stack, and thus running, while a graph was compiled."""
 
     file: str
     line: int  # its first line
@@ -32,7 +32,7 @@ class Compiled(NamedTuple):
     callers: tuple[Caller, ...]
 
     def belongs_to(self, names: set[str], code: CodeType | None) -> bool:
-        """Return whether the graph is one of a function, or was compiled while the function was running."""
+        """Return whether the graph is of the function with one of `names`, or was compiled while this function (`code`) ran."""
         location = self.graph.location
         if location is not None and location.function in names:
             return True

@@ -46,10 +46,10 @@ def plan(
 ) -> SavedPlan:
     """Find rules with which the activations fit a memory budget, with the smallest error of the gradients.
 
-    Each codec is compiled once, for all tensors. Then, for each pair of a saved tensor and an inexact codec, one backward pass
-    that packs only this tensor measures the error, from the largest tensor until 99 % of the bytes are covered. Pairs are
-    chosen greedily, by the least squared error per freed byte. Finally, the chosen rules are compiled, and their total bytes,
-    error and seconds are measured.
+    First, the function is compiled once with each codec for all tensors, to find the bytes that it frees. Then, for each pair
+    of a saved tensor and an inexact codec, one backward pass that packs only this tensor measures the error; only the largest
+    tensors, with 99 % of the bytes, are tried. Pairs are chosen greedily, by the least squared error per freed byte. Finally,
+    the function is compiled with the chosen rules, and their total bytes, error and seconds are measured.
 
     For inductor, the pairs are measured with the backend `aot_eager_decomp_partition`, which compiles faster; the final rules
     are measured with inductor.
@@ -151,7 +151,7 @@ def _activations(trial: Trial) -> list[SavedTensor]:
 
 
 def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
-    """Return the names of the largest tensors, which take 99 % of the bytes, the largest first."""
+    """Return the names of the largest tensors, which together take 99 % of the bytes; the largest first."""
     sizes: dict[str, int] = {}
     for tensor in tensors:
         sizes[tensor.name] = sizes.get(tensor.name, 0) + tensor.bytes
@@ -165,7 +165,7 @@ def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
 
 
 def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
-    """Return the bytes that hooks save, by name of the tensor; empty if a codec raises BadCodec."""
+    """Return how many bytes these hooks free, by name of the tensor; an empty dict if the codec raises BadCodec."""
     result: dict[str, int] = {}
     try:
         with warnings.catch_warnings():

@@ -15,7 +15,7 @@ Where = dict[str, str]  # options of a rule
 
 
 class Written(NamedTuple):
-    """A rule, and the expression that creates it."""
+    """A rule, and the source code that creates it, for the user to paste."""
 
     rule: Rule
     code: str
@@ -53,7 +53,7 @@ def rules_of(
 
 
 def _options(tensor: SavedTensor) -> Iterator[Where]:
-    """Yield options that match a tensor, the most general options first.
+    """Yield options of `saved.rule` that select a tensor: its line, its module, or both; the most general first.
 
     The line is omitted if it is only that of the compiled call, as for tensors of a compiled `nn.Sequential`.
     """

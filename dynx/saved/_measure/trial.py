@@ -67,7 +67,7 @@ class Program:
         self.names = _names(self._modules, args, kwargs)
 
     def run(self, hooks: SavedHooks | None, *, repeats: int = 0) -> Trial:
-        """Compile, run forward and backward, and return the results; then time the step `repeats` times.
+        """Compile, run forward and backward, and return what was measured; time `repeats` further passes after that.
 
         Raises:
             UsageError: The function returns nothing that needs a gradient.

@@ -29,7 +29,7 @@ def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: in
         block: Elements per block. Rows are padded to a multiple of it; tensors that need more than 1/8 padding are not packed.
 
     Raises:
-        UsageError: `format` or `per` is unknown, or `block` is not a positive number.
+        UsageError: `format` or `per` is unknown, or `block` is not a positive int.
 
     Example:
         >>> import torch

@@ -16,7 +16,7 @@ def int4() -> Codec:
     """Store floating-point tensors as 4-bit integers and a float32 scale for each row: an eighth of the bytes of float32.
 
     The error of an element is at most 1/14 of the largest finite element in its row, or 1/12 if the row has infinities or NaN;
-    elements smaller than that become 0. `saved.grad_error` measures the effect on gradients.
+    elements below this bound become 0. `saved.grad_error` measures the effect on gradients.
 
     Example:
         >>> import torch

@@ -17,14 +17,14 @@ def int8(*, per: Per = "row", block: int = 128) -> Codec:
     """Store floating-point tensors as 8-bit integers and float32 scales; unlike `fp8`, the stored values are evenly spaced.
 
     The error of an element is at most 1/254 of the largest finite element that shares its scale, or 1/252 if infinities or NaN
-    share it; elements smaller than that become 0. A bfloat16 result is rounded once more, by up to 2^-8: in total, 1/127.
+    share it; elements below this bound become 0. A bfloat16 result is rounded once more, by up to 2^-8: in total, 1/127.
 
     Args:
         per: The elements that share a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
         block: Elements per block. Rows are padded to a multiple of it; tensors that need more than 1/8 padding are not packed.
 
     Raises:
-        UsageError: `per` is unknown, or `block` is not a positive number.
+        UsageError: `per` is unknown, or `block` is not a positive int.
 
     Example:
         >>> import torch

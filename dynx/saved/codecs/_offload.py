@@ -10,7 +10,7 @@ from dynx.saved._codec import Codec
 
 
 def offload() -> Codec:
-    """Store CUDA tensors in pinned host memory; both copies are asynchronous, on the stream of the computation.
+    """Store CUDA tensors in pinned host memory; the copies to the host and back run asynchronously on the current stream.
 
     Between forward and backward, the tensors take no device memory. The bus (PCIe) limits the speed of the copies. A graph with
     such copies cannot be captured as a CUDA graph.

@@ -15,8 +15,8 @@ NAME = "recompute"
 def recompute() -> Codec:
     """Store nothing: backward recomputes the tensor from other saved tensors and inputs of the graph.
 
-    Applies only in compiled graphs, and only if no operator of the recomputation draws random numbers or has side effects. If
-    another rule stores a tensor that the recomputation reads with less precision, the recomputed tensor is inexact too.
+    The codec applies only in compiled graphs, and only if no operator of the recomputation draws random numbers or has side
+    effects. If another rule rounds a stored tensor that the recomputation reads, the recomputed tensor is inexact too.
 
     Example:
         >>> from dynx.saved import codecs
@@ -28,5 +28,5 @@ def recompute() -> Codec:
 
 def _no_values(value: Any) -> torch.Tensor:
     raise UsageError(
-        "recompute() packs no values: it is a rule for compiled graphs\n  pass it to saved.rule, and the rule to saved.hooks"
+        "the codec recompute() packs no values: it is only for compiled graphs\n  pass saved.rule(recompute()) to saved.hooks"
     )

@@ -16,11 +16,11 @@ _MOST_PADDING = 1 / 8  # of a row
 
 
 def checked(per: Any, block: Any) -> None:
-    """Raise UsageError for an unknown `per`, or a block that is not a positive number."""
+    """Raise UsageError for an unknown `per`, or a `block` that is not a positive int."""
     if per not in ("tensor", "row", "block"):
         raise UsageError(f"per={per!r} is not known\n  pass 'tensor', 'row' or 'block'")
     if type(block) is not int or block < 1:
-        raise UsageError(f"block={block!r} is not a positive number\n  pass the number of elements that share a scale")
+        raise UsageError(f"block={block!r} is not a positive int\n  pass the number of elements that share a scale")
 
 
 def name_of(codec: str, per: Per, block: int) -> str:
@@ -28,7 +28,7 @@ def name_of(codec: str, per: Per, block: int) -> str:
 
 
 def options_of(per: Per, block: int) -> str:
-    """Return the options as source code, such as `per="row"`."""
+    """Return `per` and, if it is used, `block` as source code of keyword arguments, such as `per="row"`."""
     return f'per="{per}"' + (f", block={block}" if per == "block" else "")
 
 
@@ -50,7 +50,7 @@ def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
 class Alphabet(NamedTuple):
     """The numbers (codes) that a storage format can represent; a scale maps the largest finite element to the largest code.
 
-    If infinities or NaN share a scale, the codes of the largest magnitude represent infinities, and the scale is negative.
+    If infinities or NaN are among its elements, a scale is negative: then codes of the largest magnitude mean infinity.
     """
 
     largest: float
