@@ -211,6 +211,14 @@ CHECKS = {
         "def f(x):\n    assert (x < 0).any().item(), 'negative'\n    return x\n",
         "def f(x):\n    torch._assert_async((x < 0).any(), 'negative')\n    return x\n",
     ),
+    "an assert without a message": (
+        "def f(x):\n    assert (x < 0).any()\n    return x\n",
+        "def f(x):\n    torch._assert_async((x < 0).any(), 'not (x < 0).any()')\n    return x\n",
+    ),
+    "an if that raises without a message": (
+        "def f(x):\n    if (x < 0).any():\n        raise ValueError\n    return x\n",
+        "def f(x):\n    torch._assert_async(torch.logical_not((x < 0).any()), '(x < 0).any()')\n    return x\n",
+    ),
     "an if that warns": ("def f(x):\n    if (x < 0).any():\n        warnings.warn('negative')\n    return x\n", None),
     "an if with a loop": ("def f(x):\n    if (x < 0).any():\n        for y in x:\n            print(y)\n    return x\n", None),
     "an if that computes": ("def f(x):\n    if (x < 0).any():\n        x = -x\n    return x\n", None),

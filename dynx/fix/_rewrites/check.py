@@ -12,7 +12,7 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 
 def check(source: Source, line: int) -> Iterator[str]:
-    """Yield the new text of a file, with the `assert` at a line, or the `if` that only raises, replaced."""
+    """Yield the new text of a file, with `torch._assert_async` for the `assert`, or the `if` that only raises, at a line."""
     for found in source.at_line(cst.If, line):
         if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
             yield from _branch(source, found)
@@ -20,7 +20,7 @@ def check(source: Source, line: int) -> Iterator[str]:
     for found in source.at_line(cst.Assert, line):
         if is_short_circuit(found.test):
             continue
-        message = _message(found.msg, found.test)
+        message = _message(found.msg, otherwise=f"not {code_of(found.test)}")
         new = statement(f"torch._assert_async({condition_of(found.test)}, {message})")
         yield source.replaced(found, new.body[0])
 
@@ -34,7 +34,7 @@ def _branch(source: Source, found: cst.If) -> Iterator[str]:
         return
     guard, test = split
     if guard is None or isinstance(found.body, cst.IndentedBlock):
-        line = f"torch._assert_async({negated(test)}, {_message(_raised(parts[0]), found.test)})"
+        line = f"torch._assert_async({negated(test)}, {_message(_raised(parts[0]), otherwise=code_of(found.test))})"
         yield source.replaced(found, in_place_of(found, guard, [line]))
 
 
@@ -43,10 +43,13 @@ def _raised(node: cst.Raise) -> cst.BaseExpression | None:
     return node.exc.args[0].value if isinstance(node.exc, cst.Call) and node.exc.args else None
 
 
-def _message(node: Any, test: cst.BaseExpression) -> str:
-    """Return the code of a constant message: `node` without the values of an f-string, or if it is None the text of `test`."""
+def _message(node: Any, otherwise: str) -> str:
+    """Return the code of a constant string for the message `node`, which may be an f-string: its values become "…".
+
+    If `node` is None, the message is `otherwise`.
+    """
     if isinstance(node, cst.SimpleString) and node.prefix == "":
         return code_of(node)
     if isinstance(node, cst.FormattedString):
         return repr("".join(part.value if isinstance(part, cst.FormattedStringText) else "…" for part in node.parts))
-    return repr(f"not {code_of(test)}" if node is None else code_of(node))
+    return repr(otherwise if node is None else code_of(node))
