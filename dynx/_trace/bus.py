@@ -30,7 +30,7 @@ _subscriptions: list[Subscription] = []
 
 
 class Listening(Handle):
-    """The handle of a listener that `listen` registered; removing the last such handle also removes the hooks from torch."""
+    """The handle of a registered listener: `remove()` unregisters it, and removes the hooks from torch if no other is left."""
 
     __slots__ = ("_listener", "_on_end", "_on_start")
 
@@ -58,7 +58,7 @@ def listen(
     on_end: EndListener | None = None,
     explains_recompiles: bool = True,
 ) -> Listening:
-    """Call `listener` with every record until the returned handle is removed, on the thread that compiles.
+    """Call `listener`, on the thread that compiles, with every record until `remove()` of the returned handle.
 
     Args:
         listener: Called with each record when its compilation has ended. An exception in it becomes a `Trouble` record.

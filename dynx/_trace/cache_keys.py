@@ -19,8 +19,8 @@ class CacheKey:
     Attributes:
         value: The key itself.
         settings: The settings as text: the backend, the arguments of `dynx.compile`, torch's configuration.
-        isolation: A unique object for each function compiled with `isolate_recompiles=True`, else None; a key is compared only
-            with keys that have the same object.
+        isolation: An object that is unique to a call `dynx.compile(..., isolate_recompiles=True)`, else None; a key is compared
+            only with keys that have the same object.
     """
 
     value: Hashable
@@ -36,10 +36,10 @@ class KeyedEntry(NamedTuple):
 
 
 class FunctionKey(NamedTuple):
-    """A function, and the number of calls of `torch._dynamo.reset()` before it was compiled (the generation).
+    """Key of a function: its code object and file, and the number of earlier `torch._dynamo.reset()` calls (the generation).
 
-    Code objects compare by value, so a copy of a code object, which has a cache of its own, has the same key. The comparison
-    ignores the file, which is therefore part of the key.
+    Code objects compare by value, so that all copies of a function's code object, each of which has a cache of its own, belong
+    to one key. The comparison of code objects ignores their files, so the file is part of the key.
     """
 
     generation: int
@@ -48,7 +48,7 @@ class FunctionKey(NamedTuple):
 
 
 class CompiledKeys:
-    """By function, the keys of `dynx.compile` with which it was compiled since the last `torch._dynamo.reset()`."""
+    """The keys of `dynx.compile` with which each function was compiled since the last `torch._dynamo.reset()`."""
 
     def __init__(self) -> None:
         self._entries: dict[FunctionKey, list[KeyedEntry]] = {}
@@ -64,7 +64,7 @@ class CompiledKeys:
         entries[:] = [*(entry for entry in entries if entry.key != key), KeyedEntry(key, compile_id)]
 
     def changes(self, generation: int, code: CodeType, key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
-        """Return one reason for each setting of `key` that differs from the most similar key of this function."""
+        """Return a `Reason` for each setting that differs between `key` and the most similar earlier key of this function."""
         entries = self._entries.get(FunctionKey(generation, code, code.co_filename), ())
         return changes([*entries, *in_cache(code)], key, call_site)
 
@@ -80,9 +80,9 @@ def in_cache(code: CodeType) -> list[KeyedEntry]:
 
 
 def changes(entries: Sequence[KeyedEntry], key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
-    """Return one reason for each setting of `key` that differs from the most similar key in `entries`.
+    """Return a `Reason` for each setting that differs between `key` and the most similar key in `entries`.
 
-    Empty if `entries` is empty or has an equal key. Entries that are isolated from the key do not count.
+    The result is empty if `entries` has no key, or an equal key. Keys with another `isolation` than `key` do not count.
     """
     entries = [entry for entry in entries if entry.key.isolation is key.isolation]
     if not entries or any(entry.key == key for entry in entries):
@@ -93,7 +93,10 @@ def changes(entries: Sequence[KeyedEntry], key: CacheKey, call_site: Location | 
 
 
 def _changed_settings(before: CacheKey, now: CacheKey) -> Iterator[str]:
-    """Yield the names of settings with other values; a backend that cannot reach inductor has no settings of inductor."""
+    """Yield the names of the settings that both keys have, with different values.
+
+    Only the key of a backend that may call inductor has the settings of inductor.
+    """
     return (name for name in now.settings if name in before.settings and before.settings[name] != now.settings[name])
 
 

@@ -74,7 +74,7 @@ def _compiled_guards(end: CompileEnd) -> CompiledGuards:
 
 
 def code_records(code: list[RawCodeLine]) -> tuple[tuple[CodeLine, ...], int]:
-    """Return the lines of a graph's code, each with the user's line, and how many lines the size limit left out."""
+    """Return the lines of a graph's code, each with its line of user code, and how many lines the size limit left out."""
 
     @cache  # consecutive nodes come from one line
     def location(stack: tuple[RawFrame, ...]) -> Location | None:

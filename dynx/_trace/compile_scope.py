@@ -49,7 +49,10 @@ from dynx.records.compile import AttemptOutcome
 
 
 class CompileKey(NamedTuple):
-    """A key that is unique in a process; compile ids (`0/1`) repeat after `torch._dynamo.reset()` begins a new generation."""
+    """Key of a compilation that is unique in a process: its compile id, such as `0/1`, and its generation.
+
+    Compile ids repeat after `torch._dynamo.reset()`, which begins a new generation.
+    """
 
     generation: int
     compile_id: str
@@ -137,7 +140,7 @@ class Scope:
         self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
 
     def add_known(self, raw: RawKnown, *, is_new: bool) -> None:
-        """Note a size or number that is symbolic because of a PGO profile; add a record only the first time in this process."""
+        """Note a size or number that is symbolic because of a PGO profile; add a record only if `is_new`, once in a process."""
         dim = "scalar" if raw.dim is None else f"size {raw.dim}"
         line = user_location(tracing_stack(), self.call_site)
         change = BecameDynamic(raw.source, dim, *(raw.values or ("", "")), *self.key, line, raw.profile, raw.run)
@@ -146,7 +149,7 @@ class Scope:
             self.dynamic.append(change)
 
     def add_profile_miss(self, profile: str) -> None:
-        """Add a record that a PGO profile has sizes for this function, but with another closure; at most one record."""
+        """Record, at most once, that a PGO profile has sizes for this function, but only with another hash of its closure."""
         if not self.profile_misses:
             self.profile_misses.append(ProfileMiss(profile, *self.key, self.location))
 
@@ -218,7 +221,7 @@ def _symbol_source(change: BecameDynamic) -> str:
 
 
 def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, function: Location) -> GraphBreak:
-    """Build the record of a graph break; its location is `function`, that of the compiled function, if torch has no stack."""
+    """Build the record of a graph break; its location is the compiled function (`function`) if torch has no stack for it."""
     location = user_location(raw.stack, call_site)
     return GraphBreak(
         location=named(location) if location is not None else function,

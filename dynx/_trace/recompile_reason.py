@@ -57,7 +57,7 @@ class SeenValues:
         self._values.clear()
 
     def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Return the reasons, those first whose actual value the frame was never compiled for, otherwise in torch's order."""
+        """Return the reasons sorted: first values that the frame was never compiled for, and bounds of symbolic sizes."""
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
@@ -90,9 +90,9 @@ def _as_value(text: str) -> str:
 
 
 def _limits_dynamic(reason: Reason, reasons: Sequence[Reason]) -> bool:
-    """Return whether a guard limits a symbolic size or number for which another cache entry has one constant.
+    """Return whether a failed guard bounds a symbolic size or number that another cache entry guards as a constant.
 
-    Such a guard explains the recompile best: without it, the entry with the symbol would have accepted the new value.
+    Such a guard explains the recompile best: without the bound, the entry with the symbol would have accepted the value.
     """
     return reason.kind == "shape" and any(
         other.kind in ("size", "value") and other.source in (reason.expected or "") and other.got not in ("0", "1", None)
@@ -161,7 +161,7 @@ def _differing(facts: EntryFacts | None, locals: Mapping[str, Any]) -> tuple[str
 def _name_changed_key(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Turn a failed guard on the length of a dict into a guard on the new or missing keys."""
+    """Turn a failed guard on the length of a dict into one on the new or missing keys, if these are known and few."""
     before = facts.keys.get(guard.source) if facts is not None and guard.kind == "length" else None
     now = safe_read.key_texts(guard.source, locals, globals) if before is not None else None
     if before is None or now is None:
@@ -265,7 +265,7 @@ def _has_key(line: Location, guard: ParsedGuard) -> bool:
 
 
 def _location_in_message(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:
-    """Return the line named in torch's message, whose shortened path is completed from `requesters` or `call_site`."""
+    """Return the line that torch's message names; a shortened file path is completed from `requesters` or `call_site`."""
     if guard.line is None:
         return None
     path, line, function = guard.line

@@ -50,13 +50,16 @@ def in_words_of_the_user(
 
 
 def _renamed(reason: Reason, source: str) -> Reason:
-    """Return a reason with the new `source`; an item of `*args` that gets a parameter's name counts as an argument."""
+    """Return a reason with the new `source`.
+
+    If an item of `args` or `kwargs` gets the name of a parameter, the `holder` of the reason becomes "argument".
+    """
     is_argument = source != reason.source and source.isidentifier() and reason.source.startswith(("args[", "kwargs["))
     return replace(reason, source=source, holder="argument" if is_argument else reason.holder)
 
 
 def _parameters_of_wrapped(code: CodeType, locals: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the positional parameters of the function that a decorator wraps: the only function in its closure."""
+    """Return the positional parameters of the only function in the closure of a decorator's wrapper; else no parameters."""
     functions = [locals[name] for name in code.co_freevars if type(locals.get(name)) in (FunctionType, MethodType)]
     functions = [function for function in functions if not function.__module__.startswith("torch.")]
     return _parameters(functions[0]) if len(functions) == 1 else ()
@@ -70,7 +73,7 @@ def _is_free(reason: Reason, code: CodeType) -> bool:
 def _of_stack(source: str, code: CodeType, line: int) -> str:
     """Name a value that was on Python's stack at a graph break: by the variable that it is assigned to, or by its line.
 
-    If the only value on the stack is the result of the call that broke the graph, as in `start = time.time()`, it is `start`.
+    If `start = time.time()` broke the graph, and its result is the only value on the stack, the name is `start`.
     """
     match = _STACK.match(source)
     if match is None:

@@ -64,7 +64,7 @@ REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this reco
 
 
 def facts_of(compile_id: str, guards: Any) -> EntryFacts | None:
-    """Return the facts about the cache entry with this compile id or these guards; None if no listener saw it compiled."""
+    """Return the `EntryFacts` of the cache entry with this compile id or these guards; None if no listener saw it compiled."""
     return _facts.get(CompileKey(_generations.current, compile_id)) or _facts_by_guards.get(guards)
 
 
@@ -76,7 +76,7 @@ def generation() -> int:
 def add_record(make: Callable[[int, str, Location | None], R], *, is_emitted: bool = True) -> R:
     """Return the record that `make` builds for the compilation in progress on this thread.
 
-    `make` takes the generation, the compile id, and the location of the function, which is None if nothing listens. With
+    `make` takes the generation, the compile id, and the location of the function (None if no listener is registered). With
     `is_emitted`, the record is emitted together with the compilation's other records.
     """
     scope = _scope()
@@ -289,7 +289,7 @@ def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _generation_of(compile_id: str) -> int:
-    """Return the generation of the latest compilation with this id, or the current generation if the id is unknown."""
+    """Return the generation (number of resets) of the latest compilation with this id; the current one if it is unknown."""
     return max((key.generation for key in _facts if key.compile_id == compile_id), default=_generations.current)
 
 

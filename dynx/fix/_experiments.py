@@ -16,10 +16,10 @@ from dynx.records.fix import Fix, Mark
 
 
 def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
-    """Apply fixes to this process until the returned context ends.
+    """Apply fixes to this process until the returned context ends; what a statement has set stays.
 
-    Raises UsageError for a fix that has to be written into a file, and any exception of a statement, such as AttributeError
-    for a setting that the installed torch lacks.
+    Raises UsageError for a fix that has to be written into a file, and whatever a statement raises, such as AttributeError for
+    a setting that the installed torch lacks.
     """
     from dynx._torch.compilation import experiments
 
@@ -75,7 +75,7 @@ class _Marks:
 
 
 def value_of(mark: Mark, variables: Mapping[str, Any]) -> Any:
-    """Return the tensor that a mark names, such as `batch['ids']`, from the variables of a function; None if it has none."""
+    """Return the value that a mark names, such as `batch['ids']`, given a function's variables; None if there is none."""
     try:
         return _evaluate(ast.parse(mark.source, mode="eval").body, variables)
     except (SyntaxError, KeyError, IndexError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Apply a plan in the process that runs the program, and save the values to compare.
+"""Apply a plan (fixes and changed source texts) in the process that runs the program, and save the values to compare.
 
 A plan has the changes of a trial, which is a run of the program with one more fix: see `_plan.py`.
 """
@@ -47,7 +47,7 @@ class PlanInUse(AbstractContextManager["PlanInUse"]):
 
 
 def read_instead(sources: Any) -> None:
-    """Make imports use `sources`, texts by path, instead of files on disk until the process ends; write no `__pycache__`."""
+    """Make imports use the texts in `sources`, by path, instead of the files, until the process ends; cache no bytecode."""
     original = SourceFileLoader.get_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:

@@ -99,7 +99,7 @@ def _outcome(
 
 
 def _objection_to_stance(before: Run, after: Run) -> str | None:
-    """Return why a stance, under which first calls run eagerly, is not worth keeping; None if it is."""
+    """Return why a fix that makes first calls run eagerly (a stance) is not worth keeping; None if it is worth it."""
     uncompiled = sorted(compiled_functions(before) - compiled_functions(after))
     if uncompiled:  # a function that is called once is no longer compiled at all
         return f"{uncompiled[0][1]} is no longer compiled"
@@ -112,7 +112,7 @@ def _objection_to_stance(before: Run, after: Run) -> str | None:
 
 
 def new_findings(before: Result, after: Result) -> list[Finding]:
-    """Return the findings that only the run with the fix has, because a finding that is gone had hidden them."""
+    """Return the findings that only the run with the fix has, such as a graph break behind one that the fix removed."""
     known = set(map(key_of, before.run.findings))
     return [each for each in after.run.findings if key_of(each) not in known]
 
@@ -133,7 +133,7 @@ def _occurrences(finding: Finding, run: Run) -> int:
 
 
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
-    """Return whether any count of costs grows, other than because more code is compiled or a recompile limit was raised."""
+    """Return whether a count of costs grows; False if more code is compiled or a recompile limit raised: that may add costs."""
     is_new_code = new.eager + new.failed < old.eager + old.failed and not fix.is_stance
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))

@@ -44,5 +44,5 @@ class Plan:
 
 
 def values_file(plan: Path) -> Path:
-    """Return the path, next to that of a plan, where the global variables that the plan names are saved."""
+    """Return the path of the file, next to the plan's file, in which the global variables named by the plan are saved."""
     return plan.with_suffix(".values")

@@ -37,11 +37,11 @@ class Program:
     option: str = ""  # "-m" or "-c"
 
     def check(self) -> None:
-        """Raise UsageError if the program does not exist, or is one rank of a distributed job, which cannot run again."""
+        """Raise UsageError if the script does not exist, or if this process is one rank of a distributed job."""
         if rank_in_environment() is not None:
             raise UsageError(
-                "trying fixes runs the program several times, which one rank of a distributed job cannot\n"
-                "  run the program in one process"
+                "trying fixes runs the program several times, which one rank of a distributed job cannot do\n"
+                "  start the program in one process, without torchrun or mpirun"
             )
         if not self.option and not os.path.exists(self.target):
             raise UsageError(f"the file {self.target} does not exist\n  for example: dynx fix train.py")
@@ -84,7 +84,7 @@ class Result:
 def run(program: Program, plan: Plan, *, timeout: float) -> Result:
     """Run a program in a separate process, and stop it with its child processes after `timeout` seconds.
 
-    Its stdin is empty, and so are the compile caches on disk when it begins, so that the seconds of runs can be compared.
+    The program has an empty stdin and begins with empty compile caches on disk, so that the times of runs can be compared.
     """
     with tempfile.TemporaryDirectory(prefix="dynx-fix-") as folder:
         place = Path(folder)

@@ -19,7 +19,7 @@ Propose = Callable[[Plan, Finding, Fix], Iterator[Plan]]
 
 
 def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
-    """Yield the plan with a fix that changes no file; nothing for a rewrite of a source line."""
+    """Yield the plan with `fix` added as a change that needs no file; yield nothing for a rewrite of a source line."""
     if fix.kind != "rewrite":
         yield replace(plan, fixes=(*plan.fixes, fix))
 
@@ -27,7 +27,7 @@ def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
 def rewritten(program: Program) -> Propose:
     """Return a function that yields a plan for each way to write a fix into the source files of a program.
 
-    For a program without a file, such as code of `-c`, return `experiments`. Raises UsageError if libcst, a dependency of
+    For a program without a file, such as `-c` code, return `experiments` itself. Raises UsageError if libcst, a dependency of
     `dynx[fix]`, is not installed.
     """
     if importlib.util.find_spec("libcst") is None:

@@ -15,7 +15,7 @@ from dynx.records.trial import Trial
 
 
 def prune(state: Search) -> Iterator[Trial]:
-    """Run the program without one kept fix at a time, except the last; yield the trials of fixes that were not needed.
+    """Run the program without each kept fix but the last, one at a time; yield the trials of fixes that were not needed.
 
     These fixes are removed from the plan, and the outcome of their trials becomes "not needed".
     """
@@ -53,7 +53,7 @@ def without(plan: Plan, step: Step) -> Plan | None:
 
 
 def undone(text: str, before: str, after: str) -> str | None:
-    """Return a text with the change from `before` to `after` undone; None unless it has each changed block exactly once."""
+    """Return a text with the change from `before` to `after` undone; None unless `text` has each changed block exactly once."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     for kind, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":

@@ -39,7 +39,7 @@ def run(
     Args:
         program: The program to run; a str is the path of a script without arguments.
         limits: The time budget of all runs, 600 seconds by default, and how results are compared.
-        on_base: Called after the run without a fix, with its costs, the number of its findings, and its seconds.
+        on_base: Called after the run without a fix, with its costs, the number of its findings, and its duration in seconds.
         on_trial: Called after each trial.
         in_files: Whether to try fixes as changes of the program's source files, as in the diff of the report. If False, try
             only fixes that need no such change, as `dynx run --try` does.
@@ -82,7 +82,7 @@ def run(
 
 
 def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
-    """Write the fixes that a report keeps into the files, and return their paths.
+    """Write the fixes that a report keeps into the program's source files, and return the paths of these files.
 
     Args:
         report: The result of `run` in this process.

@@ -45,7 +45,7 @@ def attempt_of(finding: Finding, fix: Fix) -> Attempt:
 
 
 class Step(NamedTuple):
-    """A fix that is kept: its trial, and the plans before and after it."""
+    """A fix that is kept: its trial, and the plans (all changes of the program) without it and with it."""
 
     trial: Trial
     before: Plan
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A fix that removes its finding but leads to a new one, such as a further graph break, with the result of its run."""
+    """A fix that removes its finding but leads to a new one, such as a further graph break; with the result of its run."""
 
     finding: Finding
     fix: Fix
@@ -98,8 +98,8 @@ def first_run(program: Program, limits: Limits) -> Result:
 def search(state: Search) -> Iterator[Trial]:
     """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended.
 
-    If no single fix helps, a fix that leads to a new finding is tried together with the fixes of that finding. Stances come
-    last: they do not remove a cause, but only run the first call eagerly.
+    If no single fix helps, a fix that leads to a new finding is tried together with the fixes of that finding. Fixes that set
+    a stance come last: they do not remove the cause of a finding, but only run the first call eagerly.
     """
     while True:
         if (candidate := _next(state, stances=False)) is not None:
@@ -116,7 +116,7 @@ def search(state: Search) -> Iterator[Trial]:
 
 
 def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
-    """Return the next finding and fix to try, among stances if `stances`, else among other fixes; None if there are none.
+    """Return the next finding and fix to try, or None: only fixes that set a stance if `stances` is True, else only others.
 
     A fix that was tried is tried again for a finding that is new since then. A fix that led to another finding is also tried
     again after a further fix was kept.
@@ -133,7 +133,10 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
-    """Try the ways to apply a fix until one is kept; yield the trials. Skip marks and stances in traced code: they fail."""
+    """Try the ways to apply a fix until one is kept; yield the trials.
+
+    Marks and stances for a call inside traced code are skipped: they fail there.
+    """
     state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
     if (fix.kind == "mark" or fix.is_stance) and _is_called_in_traced_code(state, fix):
         return
@@ -155,7 +158,7 @@ def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:
 
 
 def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
-    """Try the fix of a lead together with each fix for the new findings, until a pair is kept; yield the trials."""
+    """Try a fix that led to new findings together with each fix for these, until a pair is kept; yield the trials."""
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
             both = replace(second, code=f"{lead.fix.code}; {second.code}", after=lead.fix)

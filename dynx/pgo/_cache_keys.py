@@ -19,7 +19,7 @@ from dynx.records.cache_key import CacheKey, KeySettings
 
 
 class CacheKeys(Handle):
-    """Handle that calls `record` with the key of each graph that torch looks up; the owner calls `on_start` per compilation."""
+    """Handle that calls `record` with the key of each graph that torch looks up; its owner calls `on_start` per compilation."""
 
     def __init__(self, record: Callable[[Record], None]) -> None:
         self._record = record

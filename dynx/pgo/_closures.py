@@ -19,7 +19,7 @@ class StableClosureHash(Handle):
 
 
 def stable_closure_hash() -> StableClosureHash:
-    """Hash the functions in a closure by code, names and constants, so that the profile (PGO) fits in the next process.
+    """Hash the functions in a closure by code, names and constants, so that a profile (PGO) is valid in other processes.
 
     torch uses `hash()` of the code objects, which depends on PYTHONHASHSEED and on addresses: for a function with a closure,
     torch learns the dynamic sizes again in each process, and the stored profile grows each time. The new hash applies to

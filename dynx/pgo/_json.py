@@ -1,4 +1,4 @@
-"""Write and read profiles as JSON. One invalid value makes the whole file invalid, since a part would make other sizes dynamic.
+"""Write and read profiles as JSON. A file with one invalid value is rejected: with a part of it, other sizes would be dynamic.
 
 Sizes are numbers, `"dynamic"`, or null if unknown; the output is sorted, so that equal profiles give equal files.
 """
@@ -170,7 +170,7 @@ def _seen(data: Any) -> Seen:
     dim, value, run, compile_id = data
     if dim is not None:
         if type(dim) is not int or type(value) is not int or not (0 <= dim < _MAX_COUNT and 0 <= value <= _MAX):
-            raise InvalidProfile("a value in 'seen' is not a size: a size is a non-negative int")
+            raise InvalidProfile("a dim or size in 'seen' is not a non-negative int")
     elif (value := _number(value)) is None or value == DYNAMIC:
         raise InvalidProfile("a value in 'seen' is not a number")
     # the checks of `_text`, inlined for speed: compile ids are a third of all texts
@@ -180,7 +180,7 @@ def _seen(data: Any) -> Seen:
 
 
 def _sizes(value: Any, texts: tuple[str, ...]) -> Atoms:
-    """Return sizes or strides; `texts` are the strings that an item may be, apart from `"dynamic"`."""
+    """Return the sizes or strides in JSON; each is a number, null, `"dynamic"` or one of `texts`."""
     if value is None or value == DYNAMIC:
         return DYNAMIC if value else None
     sizes = _list(value)
@@ -196,7 +196,7 @@ def _no_number(value: Any, texts: tuple[str, ...]) -> str | None:
 
 
 def _number(value: Any) -> Atom:
-    """Return the value of an int or float, such as an argument `k`; `"dynamic"` if the source is a tensor."""
+    """Return the value in JSON of an argument that is an int or float, or null if unknown; `"dynamic"` also for a tensor."""
     if (type(value) is int and _MIN <= value <= _MAX) or (type(value) is float and math.isfinite(value)):
         return value
     if value is None or (isinstance(value, str) and value in (DYNAMIC, *NOT_FINITE)):
@@ -211,7 +211,7 @@ def _text(value: Any) -> str:
     if type(value) is str and len(value) <= _MAX_TEXT and value.isprintable():
         return value
     if not isinstance(value, str):
-        raise InvalidProfile("a string is missing, or is not a string")
+        raise InvalidProfile("a value that must be a string is missing, or has another type")
     if len(value) > _MAX_TEXT:
         raise InvalidProfile(f"a string has {len(value)} characters, dynx reads at most {_MAX_TEXT}")
     return visible(value)
@@ -225,7 +225,7 @@ def _count(value: Any) -> int:
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise InvalidProfile("a list is missing, or is not a list")
+        raise InvalidProfile("a value that must be a list is missing, or has another type")
     return value
 
 

@@ -63,9 +63,9 @@ def symbol_name(source: str, dim: int | None) -> str:
 
 
 def chooser(graphs: Mapping[CodeKey, tuple[Graph, ...]]) -> Callable[[Traced], Graph | None]:
-    """Return a function that selects the stored graph whose static and dynamic sizes the trace of a call should use, or None.
+    """Return a function that selects for a call the stored graph with whose static and dynamic sizes to trace it, or None.
 
-    Of the graphs that fit the sizes of the call, it selects the graph with the most symbols.
+    Of the graphs that fit the sizes of the call, the function selects the graph with the most symbols.
 
     If a size of the call is at the limit of a comparison in the program, the trace may take the other branch, as `x[:, :16]`
     does for a width of 16. Graphs without such a size are preferred.

@@ -22,7 +22,7 @@ class HasCacheKeys(Protocol):
 
 
 class Lookup(NamedTuple):
-    """A cache key that torch looked up, and whether it was a hit; None if the run did not record that."""
+    """A cache key that torch looked up, and whether the lookup was a hit (None if the run did not record that)."""
 
     key: CacheKey
     is_hit: bool | None

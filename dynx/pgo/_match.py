@@ -17,7 +17,7 @@ _RESUMES = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
 
 
 def described(frames: Iterable[FrameProfile]) -> Iterator[FrameProfile]:
-    """Yield the frames; if the file of a function is unchanged, its frame gets the qualified name and a hash of its source."""
+    """Yield the frames; those whose source file is unchanged get the function's qualified name and a hash of its source."""
     hash_of = cache(file_hash)
     for frame in frames:
         function = function_at(functions_in(frame.file), _own_name(frame.name), frame.line)
@@ -63,7 +63,7 @@ def _match(frame: FrameProfile, file: str | None, *, is_same: bool) -> FrameMatc
 
 
 def is_elsewhere(match: FrameMatch) -> bool:
-    """Return whether the file of a function was not found; torch may find it, since it identifies files by content."""
+    """Return whether no file was found for a function; torch may load it from another path, and identifies it by content."""
     return match.state == "gone" and match.file is None
 
 
@@ -97,7 +97,7 @@ def _own_name(name: str) -> str:
 def _present(file: str, wanted: str, hash_of: Callable[[str], str]) -> str | None:
     """Return the path of a source file: as recorded, else with the same ending in the working directory or `sys.path`.
 
-    Folder and name must be equal; for a file with the same content, the name is enough. Return None if there is no such file.
+    The file must have the same folder and name, or the same content and name. Return None if there is no such file.
     """
     if os.path.isfile(file):
         return file

@@ -30,7 +30,7 @@ _MAX_GRAPHS = 32  # of a function; torch gives up after eight in one process
 
 
 def join_frames(frames: Iterable[FrameProfile]) -> tuple[FrameProfile, ...]:
-    """Join the frames of each function into one; return one frame for each function, sorted by file and line."""
+    """Join all frames (`FrameProfile`) of the same function into one; return the joined frames, sorted by file and line."""
     joined: dict[object, FrameProfile] = {}
     for frame in frames:
         known = joined.get(frame.key)
@@ -108,7 +108,7 @@ def _atoms(a: Atoms, b: Atoms) -> Atoms:
 
 
 def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """Return the smallest and largest values of each dim, sorted, each with the run and compilation that had it first."""
+    """Return the `_KEPT` smallest and largest values of each dim, sorted, each with the first run and compilation it has."""
     values: dict[tuple[int | None, object], Seen] = {}
     for one in sorted(seen, key=Seen.order, reverse=True):
         values[one.dim, one.value] = one
@@ -120,7 +120,7 @@ def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
 
 
 def with_seen(source: SourceProfile, seen: Iterable[Seen]) -> SourceProfile:
-    """Return the profile of a source with further values that it had."""
+    """Return the profile of a source, with `seen` added: further values that it had."""
     return source._replace(seen=_kept((*source.seen, *seen)))
 
 

@@ -80,4 +80,4 @@ class _Reader(pickle.Unpickler):
 
 class _Empty:
     def __init__(self, *_: object) -> None:
-        """Accept the arguments of any class of the profile."""
+        """Accept and ignore the arguments of the torch class that is replaced."""

@@ -130,7 +130,7 @@ class Profile(ProfileData):
         return self._of(joined((self, *others)))
 
     def without(self, keys: Collection[FrameKey]) -> Profile:
-        """Return the profile without some functions, such as those of an earlier version of a file."""
+        """Return the profile without the functions that have these keys, such as those of an earlier version of a file."""
         return replace(self, frames=tuple(frame for frame in self.frames if frame.key not in keys))
 
     def diff(self, other: ProfileData) -> ProfileDiff:
@@ -216,7 +216,7 @@ class Profile(ProfileData):
 
 
 def _dynamic_source(name: str, dim: int | None) -> str:
-    """Return an entry of `dynamic_sources`; a name with a comma, which would separate entries, is a regular expression."""
+    """Return an entry of `dynamic_sources`; a name with a comma, which separates entries, becomes a regular expression."""
     text = re.escape(name).replace(",", ".") if "," in name else name
     return text if dim is None else f"{text}:{dim}"
 

@@ -106,8 +106,8 @@ class Recorder(Handle):
     def prunable(self) -> tuple[PrunableSize, ...]:
         """Return the dynamic sizes of the profile that every graph specialized to one value, with the line that did so.
 
-        Contains only sizes that can be made static without a new compilation: the size is static in a graph in which every size
-        that is not specialized in all graphs is dynamic, so the next process finds this graph in the caches on disk.
+        Contains only sizes that can be made static without a new compilation: in some recorded graph, the size is static and
+        every size that any graph keeps as a symbol is dynamic. The next process finds that graph in the caches on disk.
         """
         return self._prunable(self.profile(prune=False))
 

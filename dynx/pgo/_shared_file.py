@@ -75,7 +75,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether a path still refers to an open file."""
+    """Return whether a path still refers to the file that is open as `descriptor`."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

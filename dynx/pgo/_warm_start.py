@@ -76,10 +76,10 @@ def warm_start(path: str | os.PathLike[str]) -> WarmStart:
 
     A process that runs every day then finds its graphs in torch's caches on disk: the same sizes are dynamic from the start
     (`Profile.apply`), and symbols have the same names (`symbols.install`). Call it before the first compilation. `dynx run
-    --pgo profile.json` does the same for a program that is not changed.
+    --pgo profile.json` does the same without a change of the program.
 
     All ranks of a job may share the file; a missing file counts as an empty profile. Since symbols get other names,
-    the first process with a warm start misses the caches. A scheme that `symbols.install` has already installed stays in use.
+    the first process with a warm start misses the caches. A naming scheme that was installed before stays in use.
 
     Args:
         path: the profile, in a folder that exists.

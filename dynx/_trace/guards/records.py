@@ -19,7 +19,10 @@ _HINT = re.compile(r" \(HINT: type .*\)$")
 
 
 def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardNode:
-    """Convert a node of torch's guard tree and its children; `requests` is None if no listener observed the compilation."""
+    """Convert a node of torch's guard tree and its children to a record.
+
+    `requests` has the stacks that requested guards, by source; it is None if no listener observed the compilation.
+    """
     return GuardNode(
         raw.source,
         raw.type,
@@ -69,7 +72,7 @@ def _cut(text: str, max_length: int | None) -> str:
 
 
 def _location(line: GuardLine, code: CodeType) -> Location | None:
-    """Return the line that torch's guard text names; its shortened path is completed from `code` or the loaded modules."""
+    """Return the line named in a guard's text; its path, shortened by torch, is completed by `code` or the loaded modules."""
     file: str | None = code.co_filename
     if not code.co_filename.endswith(line.file):
         file = _loaded_file(line.file, len(sys.modules))

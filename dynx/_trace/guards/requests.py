@@ -24,14 +24,14 @@ def short_source(source: str) -> str:
 
 
 def tensor_source(source: str) -> str:
-    """Return the source of the tensor for the source of its size or stride: `x` for `x.size()[0]`."""
+    """Return the source of a tensor, given that of its size or stride: `x` for `x.size()[0]`; other sources unchanged."""
     return _DIMENSION.sub("", source)
 
 
 class Requests:
     """The user stacks from which Dynamo requested each guard during one trace attempt.
 
-    A stack is taken for every guard, so taking a stack must be cheap; lines are computed only for guards that fail.
+    A stack is taken for every guard, so taking it must be cheap; its lines are computed later, only where they are needed.
     """
 
     __slots__ = ("_by_source",)
@@ -40,7 +40,7 @@ class Requests:
         self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object, or a pair of source and attribute
 
     def add(self, guard: Any) -> None:
-        """Add the current user stack to the stacks of `guard`, unless the last of them is at the same line of the same call."""
+        """Add the current user stack to those of `guard`, unless the last one was taken at the same line of the same call."""
         stack = stack_parts()
         if stack is None:
             return

@@ -114,7 +114,7 @@ def _index(text: str | None) -> str | None:
 
 
 def _whole_tensor(match: re.Match[str]) -> Fields:
-    """Parse a TENSOR_MATCH guard, `check_tensor(...)`, which lists all compared properties; "any" is a dynamic size."""
+    """Parse a TENSOR_MATCH guard, `check_tensor(...)`, which lists all compared properties; write a dynamic size as "any"."""
     parts = [match["dtype"], match["size"].replace("None", "any"), f"stride {match['stride'].replace('None', 'any')}"]
     parts += [f"device {match['device']}"] if match["device"] != "None" else []
     parts += ["requires_grad"] if match["grad"] == "True" else []

@@ -39,7 +39,7 @@ class Files:
 
 
 def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
-    """Yield the new texts of the changed files, by path, for each way to write a fix."""
+    """Yield for each way to write a fix the new text of the file that it changes, by path; at most `MOST` ways."""
     number = 0
     for file, text in _texts(files, finding, fix):
         before = files.text(file)
@@ -57,7 +57,7 @@ def _is_of_library(file: str) -> bool:
 
 
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
-    """Yield the path and the new text of a file for each way to write a fix, even if the text is unchanged or of a library."""
+    """Yield path and new text of a file for each way to write a fix; `ways` drops unchanged texts and files of libraries."""
     place = finding.location.own
     match fix.kind:
         case "statement" | "stance":

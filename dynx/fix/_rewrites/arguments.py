@@ -54,7 +54,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
 
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the new text of a file, in which a call passes `torch.tensor(argument)` instead of an argument."""
+    """Yield the new text of a file, in which a call passes `torch.tensor(argument)` instead of the number `argument`."""
     for call in _with_arguments(source, fix):
         passed = _passed(call, definition, fix, fix.marks[0].source)
         if passed is not None and not passed.part and not code_of(passed.argument.value).startswith("torch."):
@@ -67,7 +67,7 @@ def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
 
 
 def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None]) -> dict[cst.CSTNode, cst.CSTNode]:
-    """Return a new variable for each argument that is to be marked and that cannot be evaluated twice."""
+    """Return a new variable for each argument that is to be marked but is not a name, attribute or item."""
     named: dict[cst.CSTNode, cst.CSTNode] = {}
     for each, passed in values.items():
         if passed is not None and not _is_simple(passed.argument.value) and passed.argument.value not in named:
@@ -82,7 +82,7 @@ def _text_of(passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
 
 
 def _guarded(line: str, passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return the line that marks a value; for an item of `**kwargs` under an `if` that tests whether the item exists."""
+    """Return `line`, which marks a value; for an item of `**kwargs`, under an `if` that tests whether the item exists."""
     item = re.match(r"\[(['\"]\w+['\"])\]", passed.part) if passed.argument.star else None
     return f"if {item[1]} in {_text_of(Passed(passed.argument, ''), named)}:\n    {line}" if item is not None else line
 
@@ -94,7 +94,7 @@ def _split(source: str) -> tuple[str, str]:
 
 
 def _is_simple(node: cst.BaseExpression) -> bool:
-    """Return whether an expression can be evaluated twice: whether it is a name, an attribute or an item."""
+    """Return whether an expression is a name, attribute or item, so that it can be evaluated twice."""
     if isinstance(node, cst.Name):
         return True
     if isinstance(node, cst.Attribute):
@@ -119,7 +119,7 @@ def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed
 
 
 def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
-    """Return the index of the positional argument for the parameter `name`, and the part of the argument; None if unknown."""
+    """Return the index of the positional argument for the parameter `name`, and which part `rest` selects; None if unknown."""
     if function is None:
         return None
     names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]

@@ -14,7 +14,7 @@ _NUMBERS = (cst.Integer, cst.Float)
 def as_tensor(source: Source, name: str) -> Iterator[str]:
     """Yield the new text of a file, in which all assignments to attributes called `name` assign tensors.
 
-    Yield nothing if code outside of classes uses such an attribute, for example to print it: it may need a number.
+    Yield nothing if code outside of classes uses such an attribute, for example to print it: that code may need a number.
     """
     if any(node.attr.value == name and not _is_own(source, node) for node in source.nodes(cst.Attribute)):
         return

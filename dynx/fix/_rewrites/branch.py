@@ -37,7 +37,7 @@ def is_short_circuit(test: cst.BaseExpression) -> bool:
 def parts_of(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression] | None:
     """Split the test `a and b` into `a`, which stays in Python, and `b`, the condition for `torch.where`.
 
-    For a test without `and` and `or`, return None and the test. Return None if the test cannot be split.
+    For a test without `and` and `or`, return `(None, test)`. If the test cannot be split, return None.
     """
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) and not is_short_circuit(test.right):
         return test.left, test.right
@@ -45,7 +45,7 @@ def parts_of(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.B
 
 
 def in_place_of(found: cst.If, guard: cst.BaseExpression | None, lines: Sequence[str]) -> Any:
-    """Return what replaces an `if`: the statements `lines`, which are under `if guard:` if `guard` is not None."""
+    """Return the nodes that replace an `if`: the statements `lines`, under `if guard:` unless `guard` is None."""
     if guard is None:
         return cst.FlattenSentinel(_with_comment(found, lines))
     body = found.body.with_changes(body=list(map(statement, lines)))
@@ -124,7 +124,7 @@ def _with_comment(found: cst.If, lines: Sequence[str]) -> list[cst.SimpleStateme
 
 
 def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> list[str] | None:
-    """Return the statements that select and return one of two values: tensors, or tuples of equal length; None for others."""
+    """Return the statements that select and return one of two values: tensors or tuples of equal length; else None."""
     both = [_items(yes), _items(no)]
     if both[0] is None or both[1] is None or len(both[0]) != len(both[1]):
         if _is_no_tensor(yes) or _is_no_tensor(no):
@@ -150,7 +150,7 @@ def _items(value: cst.BaseExpression) -> list[str] | None:
 
 
 def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression) -> Iterator[str]:
-    """Yield the new text of a file without an early return: an `if` that only returns.
+    """Yield the new text of a file in which `torch.where` replaces an early return (an `if` that only returns).
 
     The statements after the `if` then always run, and the last `return` selects one of the two results with `torch.where`.
     """
@@ -247,7 +247,7 @@ def _returned(statements: Sequence[Any] | None) -> cst.BaseExpression | None:
 
 
 def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: list[Any]) -> list[str] | None:
-    """Return the statements that replace an `if` whose blocks only assign: each name gets the value of one side; else None."""
+    """Return the statements with `torch.where` that replace an `if` whose blocks only assign; None if they do more."""
     first, second = _values(yes), _values(no)
     if first is None or second is None or not (first or second):
         return None

@@ -1,4 +1,4 @@
-"""Index with a tensor of one element: an index of 0 dims becomes a Python number, whose value torch guards."""
+"""Index with a tensor of shape (1,): torch converts an index of 0 dims to a Python number, and guards on its value."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _index(node: cst.Subscript) -> str | None:
 
 
 def _element(source: Source, node: cst.Subscript, index: str) -> cst.BaseExpression:
-    """Return a subscript with the new index, squeezed to its original shape; as the target of an assignment not squeezed."""
+    """Return a subscript with the new index, followed by `.squeeze(0)` unless it is the target of an assignment or `del`."""
     text = f"{code_of(node.value)}[{index}]"
     parent = source.parent(node)
     is_target = isinstance(parent, (cst.AssignTarget, cst.Del)) or (isinstance(parent, cst.AugAssign) and parent.target is node)

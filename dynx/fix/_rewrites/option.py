@@ -50,7 +50,7 @@ def _is_compile(call: cst.Call, compiles: tuple[str, ...]) -> bool:
 
 
 def _changed(site: Any, code: str, compiles: tuple[str, ...]) -> cst.CSTNode | None:
-    """Return a call or decorator of torch.compile with the argument `code` added; None if it has the argument already."""
+    """Return a call or decorator of torch.compile with the change `code` (an argument or dynx.compile); None if unchanged."""
     if code == "dynx.compile":
         return _with_dynx(site, compiles)
     name, _, value = code.partition("=")
@@ -90,7 +90,7 @@ def _with_dynx(site: Any, compiles: tuple[str, ...]) -> cst.CSTNode | None:
 
 
 def _names(source: Source, site: cst.CSTNode, function: str) -> bool:
-    """Return whether a call of torch.compile seems to compile `function`: names the function or its class, or decorates it."""
+    """Return whether a call of torch.compile seems to compile `function`: it names or decorates the function or its class."""
     names = set(function.split("."))
     if any(name in code_of(site) for name in names if name != "forward"):
         return True

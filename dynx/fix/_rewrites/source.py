@@ -55,7 +55,10 @@ class Source:
         return end.line - start.line, end.column - start.column
 
     def at_columns(self, kind: type[Any], location: Location) -> Any | None:
-        """Return the smallest node of the class `kind` at the columns of a location, whose end may be unknown, or None."""
+        """Return the smallest node of the class `kind` that begins and ends at the columns of a location, or None.
+
+        If the end column of the location is unknown, only the beginning is compared.
+        """
         if location.column is None or location.line > len(self._lines):
             return None
         line = self._lines[location.line - 1].encode()
@@ -99,7 +102,7 @@ class Source:
         return self.replaced(node, cst.FlattenSentinel([first, *more, changed.with_changes(leading_lines=())]))
 
     def free_name(self, name: str, near: cst.CSTNode | None = None) -> str:
-        """Return `name`, with a number if needed, so that it is unused in the function around `near`, or in the file."""
+        """Return `name`, with a number if the function around `near` (the whole file if there is none) already uses it."""
         function = next((each for each in self.parents(near) if isinstance(each, cst.FunctionDef)), None) if near else None
         inside = function if function is not None else self.module
         used = {node.value for node in self.nodes(cst.Name) if inside in self.parents(node)}

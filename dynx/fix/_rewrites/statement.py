@@ -14,7 +14,7 @@ _SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|compiler\.set_stance\(|fx\.exp
 
 
 def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:
-    """Yield the new text of a file, with the statements in `code` inserted after the imports that begin with `import torch`.
+    """Yield the new text of a file, with the statements in `code` inserted after `import torch` and the imports below it.
 
     Code above `import torch`, such as the setting of an environment variable, stays above. If the file then imports a module
     of the program (`own`), a second text has the statements before this import, which may compile functions. The statements

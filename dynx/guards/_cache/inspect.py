@@ -19,12 +19,12 @@ from dynx.records import CacheReport, Entry
 def inspect(fn: Any) -> CacheReport:
     """List every cache entry of a callable, with the tree of its guards.
 
-    Entries of the function come first, then those of its resume functions, oldest first. All modules, and all
-    functions with a decorator of torch, share one code object; of its entries, only those for the class or function of `fn` are
-    listed.
+    Entries of the function come first, then those of its resume functions, oldest first. Modules of torch, callable objects and
+    some decorated functions share one code object, that of a wrapper in torch; of its entries, only those for the class or
+    function of `fn` are listed.
 
-    The records are plain data. A guard's `location` is a line that requested it; torch keeps only one. `requesters` are all
-    these lines, known for code that was compiled inside `dynx.watch()`.
+    The records are plain data. A guard's `location` is a line that requested it; torch keeps only one such line. `requesters`
+    are all of them, known only for code that was compiled inside `dynx.watch()`.
 
     Args:
         fn: A function, method or module, compiled or not.
@@ -75,8 +75,8 @@ def reset(fn: Any) -> None:
     """Remove all cache entries of one callable and let it compile again, even if it has reached a recompile limit.
 
     Also resets its resume functions. `torch._dynamo.reset()` resets all functions, and may crash if another thread is in a call
-    of compiled code; `guards.reset` waits as `guards.evict` does. Modules and functions with a decorator of torch share one
-    code object, which is reset for all of them.
+    of compiled code; `guards.reset` waits as `guards.evict` does. If `fn` shares the code object of a wrapper in torch with
+    other callables (see `guards.inspect`), all of them are reset.
 
     Args:
         fn: A function, method or module, compiled or not.

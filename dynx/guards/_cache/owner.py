@@ -40,7 +40,8 @@ class CacheOwner(NamedTuple):
     def has(self, guards: Any, code: CodeType) -> bool:
         """Return whether the cache entry with these guards belongs to this callable, not to another with the same code object.
 
-        The code object of torch's wrapper is shared; there, the guards on `fn`, the callable that the wrapper calls, decide.
+        Several callables share the code object of torch's wrapper. For its entries, the guards on the wrapper's variable `fn`,
+        the callable that it calls, decide.
         """
         if not is_shared(code):
             return True

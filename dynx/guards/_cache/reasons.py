@@ -25,7 +25,7 @@ def reasons_of(
 ) -> tuple[Reason, ...]:
     """Return for each cache entry the first guard that fails for a call with these locals, globals and backend.
 
-    A `Reason` also has the id of the rule whose advice applies, such as DX102.
+    Each `Reason` also has the id of the rule whose advice applies to it, such as DX102, or None.
     """
     site = call_site()
     return tuple(_reason(entry, locals, globals, backend, site) for entry in entries)

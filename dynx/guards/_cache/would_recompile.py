@@ -20,9 +20,9 @@ from dynx.records import Verdict
 def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     """Predict whether a call of a compiled callable would compile, and why; the returned Verdict is true if it would.
 
-    Nothing is compiled and the function does not run: torch's own lookup, with the backend, configuration, stance and region of
-    the call, is stopped before the first instruction of the function. Guards are evaluated as in a call, so they may run
-    properties and `__eq__` of your classes.
+    Nothing is compiled and the function does not run: torch looks for a cache entry as in a real call (the same backend,
+    configuration and stance), and is stopped before the first instruction of the function. Guards are evaluated as in a call,
+    so they may run properties and `__eq__` of your classes.
 
     Args:
         compiled: What torch.compile or dynx.compile returned for a function, method or module.

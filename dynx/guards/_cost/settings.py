@@ -51,7 +51,7 @@ class FrameSettings(NamedTuple):
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the settings of torch's guards to compare for a frame; add a copy of the guards with each setting to `times`.
+    """List the settings of torch's guards to compare for a frame; add to the timer a copy of the guards with each setting.
 
     Args:
         times: The timer of the frame's guards.
@@ -109,21 +109,21 @@ def _setting(name: str, ns: float, kept: int, dropped: Counter[str]) -> GuardSet
 
 
 def _kept(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes of a subtree whose guards the filter `drops` keeps, and their parents; `module` contains `node`."""
+    """List the nodes from `node` down whose guards the filter `drops` keeps, and their parents; `module` is around `node`."""
     module = node if is_module(node) else module
     below = [kept for child in node.children for kept in _kept(child, module, drops)]
     return [node, *below] if below or not drops(node, module) else []
 
 
 def _dropped(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes of a subtree whose guards the filter `drops` removes; `module` contains `node`."""
+    """List the nodes from `node` down whose guards the filter `drops` removes; `module` is the module around `node`."""
     module = node if is_module(node) else module
     below = [dropped for child in node.children for dropped in _dropped(child, module, drops)]
     return [node, *below] if drops(node, module) else below
 
 
 def _without_ambient(copy: Callable[[], float], times: GuardTimes) -> Callable[[], float]:
-    """Return a getter of a copy's time in ns, without the guards on global state (grad mode), which every copy evaluates."""
+    """Return a function for the time of `copy` in ns, less that of the guards on global state, which all copies evaluate."""
     return lambda: max(0.0, copy() - times.ambient)
 
 
