@@ -31,7 +31,7 @@ def advise(run: RunRecords) -> tuple[Finding, ...]:
     """Apply all advice rules to a run and return a finding for each problem: location, cost and advice.
 
     Findings of code that computes wrong values when compiled come first, then those that cost most compile time. A function
-    that reached a recompile limit yields one finding, which includes the advice for the recompiles that caused it.
+    that reached a recompile limit yields one finding, which includes the advice for its recompiles.
     """
     dynamic = tuple(change for change in run.dynamic if change.profile is None)
     all_causes = causes(run.recompiles, dynamic, run.specialized, run.compiles, run.graph_breaks)
@@ -68,7 +68,10 @@ def losses(graph: SavedGraph) -> Iterator[tuple[str, Loss]]:
 
 
 def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
-    """Yield a finding for each `Loss` in a graph compiled under `dynx.saved.hooks`; its seconds are 0: it costs no time."""
+    """Yield a finding for each `Loss` in a graph compiled under `dynx.saved.hooks`.
+
+    Its seconds are 0, because a loss of precision costs no compile time.
+    """
     for graph in graphs:
         for rule, loss in losses(graph) if graph.hooks else ():
             if loss.location is not None:

@@ -40,7 +40,7 @@ class Advice(NamedTuple):
 
 
 def expected(text: str) -> Advice:
-    """Return the advice with `is_expected` set: the number of recompiles is bounded."""
+    """Return an `Advice` with `is_expected` set, for recompiles whose number is bounded."""
     return Advice(text, is_expected=True)
 
 
@@ -72,7 +72,7 @@ class RecompileRule(Rule):
         applies: Whether the rule applies to the first failed guard of a recompile.
         advice: Returns the advice on a group of recompiles with the same cause.
         fixes: Returns the fixes for `dynx fix`, the smallest change first.
-        is_size: Whether the changed value is a size or stride of a tensor, which depends on the program even inside a library.
+        is_size: Whether the changed value is a size or stride of a tensor. It comes from the program, even in a library.
         is_common: Whether the parts of a function that a graph break split may have different names for the changed value. Then
             their recompiles share one finding.
     """

@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         return {name: parser for action in actions for name, parser in action.choices.items()}
 
     def takes_value(self, option: str) -> bool:
-        """Return whether the next word is the value of an option."""
+        """Return whether `option` takes the next word of the command line as its value."""
         action = self._option_string_actions.get(option)
         return action is not None and action.nargs is None
 

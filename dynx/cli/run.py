@@ -51,7 +51,8 @@ def add_to(commands: Subparsers) -> None:
         "--pgo",
         type=Path,
         metavar="FILE",
-        help="start with the profile of dynamic sizes in FILE if it exists, and update it at the end; name symbols by source",
+        help="start with the profile of dynamic sizes in FILE if it exists, and update FILE at the end; "
+        "symbols are named by their sources",
     )
     parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: the file of a plan
     trying.add_to(parser)

@@ -1,4 +1,4 @@
-"""Run a worker of torchrun or a similar launcher under dynx: it writes a run file, and the launcher prints the report."""
+"""Run a worker of torchrun or a similar launcher under dynx: the worker writes a run file, the launcher prints the report."""
 
 from __future__ import annotations
 

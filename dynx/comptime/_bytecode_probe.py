@@ -44,12 +44,13 @@ _code_counts: dict[str, int] = {}  # by name of a probe's builtin: the number of
 
 
 class BytecodeProbe(Handle):
-    """A probe that inserts a call into functions, which runs `fire(tx)` when Dynamo traces it and nothing when Python runs it.
+    """A probe that inserts a call into functions: traced by Dynamo, the call runs `fire(tx)`; run by Python, it does nothing.
 
     A rewritten function has a new code object without cache entries, so its next call is traced. `remove()` restores the
-    original code object together with its cache entries; several probes on one function can be removed in any order. The
-    inserted call is that of a builtin, which is deleted with the last code object that calls it, not by `remove()`: a
-    generator or closure that was created before may run such a code object later.
+    original code object together with its cache entries; several probes on one function can be removed in any order.
+
+    The function that is called is added to `builtins`. It stays there until the last code object that calls it is freed,
+    because a generator or closure that was created before `remove()` may run such a code object later.
     """
 
     def __init__(self, target: Target, fire: Callable[[Any], None]) -> None:

@@ -170,8 +170,8 @@ class ComptimeContext:
     def check(self, cond: Any, msg: str | None = None) -> None:
         """Assert a condition on dynamic numbers and let Dynamo rely on it while tracing, as `torch._check` does.
 
-        If all numbers in the condition have a value in this call (no unbacked symbols), it becomes a guard. Otherwise it
-        becomes an assertion in the graph; if the assertion fails, its RuntimeError names this line.
+        If all numbers in the condition have a value in this call (no unbacked symbols), the condition becomes a guard.
+        Otherwise it becomes an assertion in the graph; if the assertion fails, its RuntimeError names this line.
 
         Args:
             cond: a comparison, such as `ctx.local("n") % 2 == 0`; for `4 < n < 9` use two checks, or `(4 < n) & (n < 9)`.

@@ -77,8 +77,8 @@ _USAGE = {
 class Debugger(cmd.Cmd):
     """The prompt of the debugger: reads and runs the user's commands whenever the trace is stopped.
 
-    `_present` is the row of the newest recorded instruction; `_row`, the row that the user inspects, may be an earlier one. A
-    method `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
+    A row is the index of a recorded instruction: `_present` is the row of the newest, `_row` that of the one which the user
+    inspects. A method `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
     """
 
     prompt = "(dynx) "
@@ -226,7 +226,7 @@ class Debugger(cmd.Cmd):
         return False
 
     def do_clear(self, arg: str) -> bool:
-        """Remove the breakpoint with this number; without an argument, remove all breakpoints."""
+        """Remove breakpoint NUMBER; without an argument, remove all breakpoints."""
         kept = [breakpoint for breakpoint in self._session.breakpoints if arg and str(breakpoint.number) != arg]
         if arg and len(kept) == len(self._session.breakpoints):
             return self._complain(f"no breakpoint has the number {arg}; b lists them")
@@ -309,7 +309,7 @@ class Debugger(cmd.Cmd):
         return False
 
     def _at(self) -> int:
-        """Return the row at which the selected frame stands, the index of a recorded instruction."""
+        """Return the row (the index in the recording) of the instruction at which the selected frame stands."""
         return _trail_reader.frames(self._trail, self._row, internals=self._session.internals)[self._level]
 
     def _state(self) -> TraceState:

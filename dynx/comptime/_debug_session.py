@@ -97,7 +97,10 @@ def _commands(script: str | Iterable[str]) -> list[str]:
 
 
 def open_here(tx: Any, script: str | Iterable[str] | None) -> None:
-    """Prompt for debugger commands in the middle of a trace, in the open session or one that ends with this trace attempt."""
+    """Prompt for debugger commands in the middle of a trace.
+
+    If no debugger session is open on this thread, open one that ends with this trace attempt.
+    """
     session: Session | None = vars(_on_thread).get("session")
     if session is None:
         session = Session(None if script is None else _commands(script))

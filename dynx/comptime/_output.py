@@ -60,7 +60,7 @@ _carried: dict[_CarriedKey, _Carried] = {}
 def write(tx: Any, text: str, file: TextIO | None) -> None:
     """Print `text` to standard output when the current trace attempt ends, but not if Dynamo restarts the trace.
 
-    Prints immediately at a debugger's prompt, and to a `file` passed by the callback, which may close or read it.
+    Prints immediately at a debugger's prompt, and if the callback passed a `file`, which it may close or read afterwards.
     """
     if file is not None or _in_debugger():
         print(text, file=file)
@@ -69,7 +69,7 @@ def write(tx: Any, text: str, file: TextIO | None) -> None:
 
 
 def log(tx: Any, record: Logged) -> None:
-    """Print a `ctx.log` record to standard error and pass it to every open watch, when the current trace attempt ends."""
+    """Print a `ctx.log` record to standard error and to every open `dynx.watch()`, when the current trace attempt ends."""
 
     def output(outcome: Outcome) -> None:
         event = replace(record, outcome=outcome)
@@ -96,7 +96,7 @@ def output_count(tx: Any) -> int:
 def carry_over(tx: Any, first: int) -> None:
     """Keep what comptime callbacks have printed and logged, from output number `first` on, for the next tracing attempt.
 
-    For a callback that breaks the graph: the next attempt ends its graph at that instruction and does not call it again.
+    For a callback that breaks the graph: the next attempt ends its graph before the callback, which is not called again.
     """
     attempt = _attempts.get(id(translator.output_key(tx)))
     if attempt is None or not translator.can_break_here(tx):

@@ -45,7 +45,7 @@ def probe(
 
     Args:
         target: a function, a method, a module or its class (its forward), `"file.py:12"`, `"file.py::function"`, or
-            `"module:function"`; of the user's code or a library's.
+            `"module:function"`, in the user's code or in a library.
         line: a line number of the file, within `target`; by default the probe fires where the function begins.
         when: `when(ctx)` returns whether to fire; by default always.
         do: is called with a ComptimeContext. It may log, assert conditions, or break the graph, which then ends before the

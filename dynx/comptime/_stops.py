@@ -1,4 +1,4 @@
-"""Stop conditions of the debugger: predicates on rows, the indices of the instructions in its recording, a `Trail`.
+"""Stop conditions of the debugger: predicates on a row, the index of an instruction in the recording (`Trail`).
 
 The same predicates apply while tracing and to recorded instructions. `start` is the row from which the command continues.
 """

@@ -114,7 +114,7 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
 
 
 def _lambdas_at(file: str, line: int, reach: Reach) -> list[FunctionType]:
-    """Return the loaded lambdas of a statement, those that begin on the line if there are any."""
+    """Return the loaded lambdas in a statement: those that begin on `line` or, if none does, all."""
     on_line = [code for code in reach.lambdas if code.co_firstlineno == line] or reach.lambdas
     return [function for code in on_line for function in loaded_functions(file, code)]
 

@@ -125,7 +125,10 @@ class Timeline(Handle):
         return json.dumps(data, indent=1)
 
     def take(self, compile_id: str) -> tuple[TracedCompile | LineCost, ...]:
-        """Return the measurements of a finished compilation that no earlier call of `take` has returned."""
+        """Return the measurements of the finished compilation with this id, and of its lines.
+
+        Leave out what an earlier call has returned, since the same id comes again after `torch._dynamo.reset()`.
+        """
         new = [
             index
             for index, attempt in enumerate(self._attempts)
@@ -187,7 +190,10 @@ def _costs(attempt: RawAttempt, *, internals: bool) -> Iterator[LineCost]:
 
 
 def _nodes_by_line(attempt: RawAttempt, *, internals: bool) -> dict[Line, list[str]]:
-    """Return the names of nodes by the line that created them; without `internals`, by the visible line that led there."""
+    """Return the names of FX nodes, by the source line that created them.
+
+    Without `internals`, a node created in torch or the standard library counts for the line of other code that called it.
+    """
     names: dict[Line, list[str]] = {}
     for line in attempt.lines.values():
         for node in line.nodes:

@@ -18,7 +18,7 @@ from dynx.records.comptime import TracedGuard
 
 
 class RecordedValue(NamedTuple):
-    """The text of a value that a local variable has had, with the row that assigned it."""
+    """A value that a local variable has had, as text, and the row (index) of the recorded instruction that assigned it."""
 
     row: int  # of the instruction that assigned it
     text: str
@@ -45,7 +45,7 @@ def is_shown(trail: Trail, row: int, *, internals: bool = False) -> bool:
 
 
 def history(trail: Trail, *, internals: bool = False) -> list[int]:
-    """Return the rows that the debugger shows, in order, without attempts that a later attempt replaced."""
+    """Return the rows of the instructions that the debugger shows, in order, without those of attempts that were restarted."""
     return [
         row for row in range(len(trail)) if not trail.attempt(row).is_superseded and is_shown(trail, row, internals=internals)
     ]
@@ -67,7 +67,7 @@ def state(trail: Trail, row: int, *, internals: bool = False) -> TraceState:
 
 
 def frames(trail: Trail, row: int, *, internals: bool = False) -> list[int]:
-    """Return the current row of each shown frame of the call stack, innermost first; `row` itself is always included."""
+    """Return the row of the current instruction of each shown frame, innermost first; `row` itself is always included."""
     return [caller for caller in trail.callers(row) if caller == row or is_shown(trail, caller, internals=internals)]
 
 

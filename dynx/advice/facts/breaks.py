@@ -50,6 +50,6 @@ def branch_advice(code: str) -> str:
 
 
 def unbuildable(graph_break: GraphBreak) -> str:
-    """Return the kind of value that Dynamo cannot rebuild after a graph break: `DictValuesIterator`, or "a generator"."""
+    """Return the kind of value that Dynamo cannot rebuild after a graph break, such as `DictValuesIterator`."""
     match = re.search(r"variable (\w+)", graph_break.explanation)
     return "a generator" if graph_break.kind.startswith("Generator") or match is None else match[1]

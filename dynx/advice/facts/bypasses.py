@@ -15,7 +15,8 @@ _CACHES = ("fx_graph", "aot_autograd")  # a graph that bypasses the first cache 
 def bypasses(run: RunRecords, cache: str) -> Iterable[tuple[Location, Sequence[CacheEvent]]]:
     """Return the location and the bypass events of each function with a graph that could not be stored in `cache`.
 
-    A graph that bypasses the FX graph cache bypasses AOTAutograd's cache too; its function is returned for the former only.
+    A graph that bypasses the FX graph cache bypasses AOTAutograd's cache too. Its function is returned only if `cache` is the
+    FX graph cache.
     """
     groups: dict[tuple[str, int], tuple[Location, list[CacheEvent]]] = {}
     locations = {compile.key: compile.location for compile in run.compiles}
@@ -28,7 +29,7 @@ def bypasses(run: RunRecords, cache: str) -> Iterable[tuple[Location, Sequence[C
 
 
 def finding_of(run: RunRecords, rule: str, location: Location, events: Sequence[CacheEvent], advice: str) -> Finding:
-    """Return the finding for a function that is not cached; its seconds are the backend's compile time in every process."""
+    """Return the finding for a function that is not cached; its seconds are the backend's time, spent again in each process."""
     first = events[0]
     seconds = next((each.phases.get("backend", 0.0) for each in run.compiles if each.key == (first.generation, first.id)), 0.0)
     reasons = tuple(dict.fromkeys(event.reason or "torch gives no reason" for event in events))

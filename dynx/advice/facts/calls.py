@@ -12,7 +12,7 @@ _DRAW_OUTSIDE = "draw it outside the compiled function and pass it in as a tenso
 
 
 class Call(NamedTuple):
-    """A group of calls: a regular expression for their names, and the advice."""
+    """Advice on the calls whose names match a regular expression, `name`."""
 
     name: str
     advice: str
@@ -64,7 +64,7 @@ _JSON = re.compile(r"\bjson\.\w+\(")
 
 
 def called_in(graph_break: GraphBreak) -> str | None:
-    """Return the call as the source line writes it, such as `datetime.now()`; None if the line has no call of that name."""
+    """Return the call that breaks the graph as its source line writes it, such as `datetime.now()`; None if not found."""
     if found := _JSON.search(graph_break.code):  # torch names a function inside json
         return f"{found[0]})"
     method = _METHOD.search(graph_break.explanation)

@@ -1,4 +1,4 @@
-"""Fixes that several advice rules propose to `dynx fix`: changes of the program that may remove a problem.
+"""Fixes that several advice rules propose to `dynx fix`: edits of the program that may remove a problem.
 
 A fix is a setting of torch, an option (an argument of torch.compile), a mark (a call of `mark_dynamic` on a tensor), a stance
 (`torch.compiler.set_stance`) or a rewrite of a source line. It may not work, so `dynx fix` first runs the program with it.
@@ -23,7 +23,7 @@ _BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewri
 
 
 def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
-    """Return the fixes to try for recompiles that have these causes, each once, the smallest change of the program first."""
+    """Return the fixes to try for recompiles that have these causes, without duplicates, the smallest edit first."""
     fixes = dict.fromkeys(fix for cause in causes for fix in cause.rule.fixes(cause))
     return tuple(sorted(fixes, key=lambda fix: _BREADTH.index(fix.kind)))
 
@@ -41,7 +41,7 @@ def of_limit(gave_up: GaveUp, causes: Sequence[Cause], *, is_raised: bool) -> tu
 
 
 def mark_of(cause: Cause) -> Mark | None:
-    """Return the tensor and dim to mark for the size that changed; None if the tensor is not one that the caller passes."""
+    """Return the tensor and dim of the changed size, to be marked as dynamic; None if the caller does not pass this tensor."""
     match = SIZE.match(cause.first.source)
     if match is None or not _LOCAL.match(match["tensor"]) or is_array(cause.first.source) or cause.after is not None:
         return None
@@ -76,9 +76,10 @@ def _in_user_code(call: Location | None) -> Location | None:
 
 
 def first_call(cause: Cause) -> Iterator[Fix]:
-    """Yield fixes that run first calls eagerly: that of every compiled function, then only the one call in the user's code.
+    """Yield fixes that run the first call eagerly: that of every compiled function, or only that of this function.
 
-    Yield nothing if the function recompiled more than once: then more than the first call differs.
+    The latter needs a call in the user's code. Yield nothing if the function recompiled more than once: then it is not only
+    the first call that differs.
     """
     if len(cause.recompiles) != 1:  # more than the first call differs
         return
@@ -102,7 +103,7 @@ def of_value(cause: Cause) -> Iterator[Fix]:
 
 
 def tensor_attribute(cause: Cause) -> Iterator[Fix]:
-    """Yield the fix that stores a changing number as a tensor in its attribute; nothing if it is not in an attribute."""
+    """Yield the fix that stores a changing number in its attribute as a tensor; nothing if no attribute holds it."""
     name = spoken(cause.first.source)
     library = cause.first.location.library if cause.first.location is not None else None
     if "." in name and re.fullmatch(r"[\w.\[\]]+\.\w+", name) and re.match(r"-?\d", cause.first.expected or "") and not library:

@@ -37,7 +37,7 @@ def graph_change(
 
     Args:
         has_other_names: Whether `after` had other names of symbols, which the caller replaced by those of `before`. Then
-            another order of the terms in an expression is no change.
+            another order of the terms in an expression is no change: sympy orders terms by name.
         ignore_literals: Whether to ignore numbers, dtypes and flags because they follow from a difference that is already
             known: the sizes in a call of `view`, or the dtype under autocast.
     """

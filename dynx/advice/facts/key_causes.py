@@ -200,7 +200,7 @@ class _KeyPair:
         return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
 
     def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield each property of an input that differs, with its two values, except those that follow from another property."""
+        """Yield each property in which an input differs, with both values, except those that follow from another property."""
         if "=" not in before or "=" not in after:
             if before != self._in_first_names(after):
                 yield "", (_tensor(before), _tensor(after))
@@ -271,13 +271,16 @@ def _facts_in(text: str) -> dict[str, str]:
 
 
 def _used(key: CacheKey) -> dict[str, str]:
-    """Return the name of each symbol that the inputs or the graph of a key use, by the symbol's source: `L['x'].size()[0]`."""
+    """Return the symbols in the inputs and the graph of a key: each name, by the source of the symbol: `L['x'].size()[0]`."""
     words = {word for text in (*key.parts.values(), *(line.text for line in key.graph)) for word in _WORD.findall(text)}
     return {source: name for name, source in key.symbols.items() if name in words}
 
 
 def _with_sources(key: CacheKey, renamed: Callable[[str], str] = str) -> list[CodeLine]:
-    """Return the code of the graph of a key, with inputs named by their sources: so their order does not matter."""
+    """Return the code of the graph of a key, with inputs named by their sources, so that their order does not matter.
+
+    `renamed` replaces the names of symbols in a line of code.
+    """
     sources = [_size(name) for name, text in key.parts.items() if _INPUT.match(name) and not _SIZE.search(name)]
 
     def named(match: re.Match[str]) -> str:
@@ -292,7 +295,7 @@ def _is_of_graph(name: str) -> bool:
 
 
 def _state_text(title: str, key: CacheKey) -> str:
-    """Return the value of the setting `title` in a key, joined from all parts of the key with it: `cpu: torch.bfloat16`."""
+    """Return the value of a setting (`title`), joined from all parts of the key that store it: `cpu: torch.bfloat16`."""
     texts = []
     for name, text in key.parts.items():
         part, _, detail = name.partition("[")

@@ -12,9 +12,10 @@ from dynx.records.recompile import Reason
 
 
 class Option(NamedTuple):
-    """Advice to users of a library: an entry of `_OF_BREAKS` or `_OF_VALUES`.
+    """Advice to users of a library, on graph breaks (in `_OF_BREAKS`) or on guarded values that change (in `_OF_VALUES`).
 
-    `applies` is a regular expression for the file and function of a graph break, or for the source of a guarded value.
+    `applies` is a regular expression to search in the files, functions and source line of a graph break, or in the source of
+    a guarded value and the name of the function that reads it.
     """
 
     library: str
@@ -145,7 +146,7 @@ def advice_on_value(reason: Reason) -> Advice | None:
 
 
 def advice_on_failure(location: Location) -> str | None:
-    """Return the advice for a compilation that fails in a library; None if `_OF_BREAKS` has no advice on the whole library."""
+    """Return the advice for a compilation that fails in a library: the entry of `_OF_BREAKS` for the whole library, or None."""
     return next((option.advice for option in _OF_BREAKS if option.library == location.library and not option.applies), None)
 
 

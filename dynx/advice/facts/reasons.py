@@ -19,7 +19,10 @@ _OF_INSTANCES = ("value", "none", "length", "keys", "object", "function", "type"
 
 
 def has_kind(*kinds: GuardKind, holder: str | None = None) -> Callable[[Reason], bool]:
-    """Return a predicate: whether a guard is of one of these kinds, and its value is held by `holder`, such as "module"."""
+    """Return a predicate that is true for guards of these kinds.
+
+    If `holder` is given, such as "module", only for guards on values that it holds.
+    """
     return lambda reason: reason.kind in kinds and (holder is None or reason.holder == holder)
 
 
@@ -58,7 +61,7 @@ def is_counted(reason: Reason) -> bool:
 
 
 def is_result(cause: Cause) -> bool:
-    """Return whether the value that recompiles a resume function was computed by the line of the graph break before it."""
+    """Return whether a resume function recompiles because of a value that the source line of its graph break computed."""
     source = spoken(cause.first.source)
     if cause.after is None or cause.first.holder not in ("argument", "object"):
         return False

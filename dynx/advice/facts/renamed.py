@@ -21,7 +21,7 @@ class Renamed(NamedTuple):
 
     @property
     def is_scheme(self) -> bool:
-        """Whether only one compilation used names of `dynx.symbols.install`; else, symbols were created in another order."""
+        """Whether only one graph has names of `dynx.symbols.install`; if False, symbols were created in another order."""
         return self.causes[0].rule == "DX406"
 
     def finding(self, rule: str) -> Finding:

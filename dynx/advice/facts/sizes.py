@@ -1,4 +1,4 @@
-"""Advice for a tensor size that changes: mark it as dynamic, unless a parameter has it or code needs its exact value."""
+"""Advice for a tensor size that changes: mark it as dynamic, unless a parameter has this size or code needs the exact size."""
 
 from __future__ import annotations
 

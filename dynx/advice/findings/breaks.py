@@ -63,7 +63,7 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iter
 
 
 def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
-    """Return the finding; with other advice if its function has findings of both DX209 and DX202.
+    """Return the finding; a DX209 finding gets other advice if its function also has a DX202 finding.
 
     DX209 (an output size depends on the data) advises a setting under which DX202 (a tensor is converted to a Python number)
     raises GuardOnDataDependentSymNode instead of breaking the graph.
@@ -78,8 +78,8 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
 def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> list[Cause]:
     """Return the causes of recompiles to report with a graph break in a library (see `break_around`), not on their own.
 
-    Causes for which `facts/libraries.py` has advice are left out. So are changing sizes, which come from the program, unless
-    a function that the program calls itself also recompiles because of a size.
+    Causes for which `facts/libraries.py` has advice are left out. So are changing sizes, because they come from the program,
+    unless a function called from the user's code also recompiles because of a size.
     """
     causes, breaks = tuple(causes), tuple(breaks)
     of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}

@@ -75,7 +75,7 @@ def causes(
 
 
 def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Specialized]) -> Specialized | None:
-    """Return the line that specialized the changed value in the last recompile that compiled.
+    """Return the line that specialized the changed value, as recorded in the last successful recompile, or None.
 
     In an earlier recompile, the line may have specialized the value only by comparing it with a size that was static then.
     """
@@ -114,7 +114,7 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
 
 
 def _mark(change: BecameDynamic) -> Mark | None:
-    """Return the tensor and dim to mark for a size that became dynamic; None if it cannot be marked: an item of *args."""
+    """Return the tensor and dim to mark for a size that became dynamic; None if it cannot be marked, as in *args."""
     tensor = LOCAL.sub(r"\1", change.source)
     if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args[") or "._base" in tensor:
         return None

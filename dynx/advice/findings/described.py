@@ -64,7 +64,10 @@ _CLASS = re.compile(r"<class '(?:[\w.]+\.)?(?P<name>[\w<>]+)'>(?: \(HINT.*\))?")
 
 
 def value_of(reason: Reason, value: str | None, unknown: str = "unknown") -> str:
-    """Return a guarded value as text, `unknown` if None; for global state of torch without the name, which the title has."""
+    """Return a guarded value as text; if it is None, return `unknown`.
+
+    A value of torch's global state is returned without the name of the state, which the title has.
+    """
     if value is None:
         return unknown
     if reason.kind == "global_state":
@@ -87,7 +90,7 @@ def _grad_change(reason: Reason) -> str:
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Return the failed guards of a cause as text: for each recompile the first, and up to two more, of other cache entries."""
+    """Return the failed guards of a cause as text: the first of each recompile, and those of up to two more cache entries."""
     lines: list[str] = [f"guarded by: {cause.first.code}"] if cause.first.code else []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons

@@ -38,16 +38,16 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
 
 
 def change_of(cause: Cause) -> tuple[object, ...]:
-    """Return a key that is equal for causes with the same change in parts of a function that graph breaks split.
+    """Return a key that is equal for causes with the same change in different parts of a function that graph breaks split.
 
-    The key does not have the name of the value if the parts may use different names for it.
+    The key leaves out the name of the changed value if the parts may use different names for it.
     """
     name = "" if cause.rule.is_common(cause.first) else spoken(cause.first.source)
     return cause.rule.id, cause.first.expected, cause.first.got, cause.whole, name
 
 
 def _assigns(cause: Cause) -> bool:
-    """Return whether the line that requested the guard also assigns the value, which explains more than reading it."""
+    """Return whether the line that requested the guard also assigns the guarded value, and so shows why it changes."""
     return bool(re.match(rf"{re.escape(spoken(cause.first.source))}\s*[-+*/]?=(?!=)", cause.first.code))
 
 
@@ -67,7 +67,10 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
 
 
 def main_cause(causes: Sequence[Cause]) -> Cause:
-    """Return the cause whose line and advice the finding for several causes uses: the one that explains most."""
+    """Return the cause whose line and advice the finding for several causes uses.
+
+    Preferably, its line assigns the changed value, its function is no resume function, and its line is in the user's code.
+    """
     return min(causes, key=lambda cause: (not _assigns(cause), cause.after is not None, _location(cause).library is not None))
 
 

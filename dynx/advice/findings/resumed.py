@@ -11,7 +11,7 @@ from dynx.records.graph_break import GraphBreak
 
 
 class Part(NamedTuple):
-    """A part of a function that a graph break split."""
+    """A part of a function that a graph break split: the key of the whole function, and the graph break before this part."""
 
     whole: FrameKey  # the function that the program called
     after: GraphBreak | None  # None for the first part

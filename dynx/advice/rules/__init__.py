@@ -1,4 +1,4 @@
-"""All advice rules. Each is a module in the folder of its family, imported because its name has the form `dx203_branch`."""
+"""All advice rules: the `RULE` of each module in the folders below whose name begins with "dx", such as `dx203_branch`."""
 
 from __future__ import annotations
 

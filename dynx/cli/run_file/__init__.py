@@ -34,7 +34,7 @@ def load(file: Path) -> Run:
 
 
 def _others(folder: Path) -> str:
-    """Return the run files of a folder as the beginning of a sentence; empty if there are none."""
+    """Return the part of an error message that lists the run files of a folder; empty if there are none."""
     names = [shlex.quote(str(file)) for file in sorted(folder.glob("*.dynx"))]
     return f"there is {', '.join(names[:3])}{', …' if len(names) > 3 else ''}; " if names else ""
 

@@ -51,7 +51,7 @@ def _count(text: str) -> int:
 
 
 def _why(run: Run) -> str:
-    """Return the first reason why nothing was compiled."""
+    """Return the reason why the run compiled nothing; if there are several reasons, the first."""
     from dynx.report._uncompiled import why
     from dynx.report._wrap import ordinary
 

@@ -1,1 +1,1 @@
-"""Values of the traced program in a callback: variables, and arithmetic and comparisons with them."""
+"""Values of the traced program in a comptime callback: variables, and arithmetic and comparisons with them."""

@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of dynamic numbers in a callback; the results, for `ctx.check`, are not evaluated.
+"""Arithmetic and comparisons of dynamic numbers in a callback: they return unevaluated expressions for `ctx.check`.
 
 Python converts the operand of `if`, `and`, `not` and the parts of `4 < n < 9` to a bool. torch would add a guard, or raise an
 error far from the line, so an `Expression` converts only if the trace already implies the answer.
@@ -53,7 +53,7 @@ class Number:
         raise NotImplementedError
 
     def _has_value(self) -> bool:
-        """Return whether `value` can be read; tensors and objects compare by identity."""
+        """Return whether `value` can be read; if not, as for tensors and most objects, `==` compares identity."""
         return True
 
     def is_tensor(self) -> bool:
@@ -170,7 +170,7 @@ class Number:
         return self._settled(shape_facts.constant_of(raw)) if _is_symbolic(raw) else raw
 
     def _settled(self, known: Any) -> Any:
-        """Return `known`, the value that the trace implies; raise NotConstant if it is None."""
+        """Return `known`, the value of this number that the trace already implies; if that is None, raise NotConstant."""
         if known is not None:
             return known
         unbacked = shape_facts.is_unbacked(self.value)
@@ -218,12 +218,15 @@ def plain(operand: Any) -> Any:
 
 
 def conjuncts(condition: Any) -> tuple[Any, ...]:
-    """Return the parts of a condition that `&` combines, as SymBools or bools: torch infers nothing from a conjunction."""
+    """Return the conditions that `&` combines in `condition`, to be asserted one by one: torch infers nothing from a `&`."""
     return condition._parts if isinstance(condition, Expression) else (plain(condition),)
 
 
 def _combine(of: Number, left: Any, symbol: str, right: Any) -> Any:
-    """Return `left symbol right`, as an `Expression` if an operand is dynamic; `of` is the operand that is a `Number`."""
+    """Apply the operator `symbol` to `left` and `right`; return an `Expression` if the result is dynamic.
+
+    `of` is the operand whose operator method was called.
+    """
     if symbol in ("==", "!=") and not _are_comparable(left, right):
         return symbol == "!="
     first, second = _raw(of, left), _raw(of, right)
@@ -258,7 +261,10 @@ def _wrap(of: Number, result: Any, text: str, strength: int, parts: tuple[Any, .
 
 
 def _are_comparable(left: Any, right: Any) -> bool:
-    """Return whether `==` compares values, not identity; true for a tensor and a dynamic number, whose comparison raises."""
+    """Return whether `==` compares values, not identity.
+
+    True also for a tensor and a dynamic number: their comparison then raises NotConstant.
+    """
     without_value = [operand for operand in (left, right) if not _has_value(operand)]
     return not without_value or (any(map(_is_tensor, without_value)) and (_is_dynamic(left) or _is_dynamic(right)))
 

@@ -96,7 +96,7 @@ class ComptimeVar(Number):
         if is_kind(variable, "SymNodeVariable"):
             variable.evaluate_expr()
         elif not variable.is_python_constant():
-            raise AssertionError(f"cannot force {self!r} static")
+            raise AssertionError(f"cannot force {self!r} static: it is neither a number nor a constant")
 
     @property
     def value(self) -> Any:
@@ -117,7 +117,7 @@ class ComptimeVar(Number):
         return show(self._tx, self._variable) if self._text is None else self._text
 
     def _has_value(self) -> bool:
-        """Return whether the value is a dynamic number or a constant; ComptimeVars of other values compare by identity."""
+        """Return whether the value is a dynamic number or a constant; if not, `==` compares identity."""
         variable = self._realized()
         return is_kind(variable, "SymNodeVariable") or variable.is_python_constant()
 

@@ -12,7 +12,7 @@ _ADVICE = "save the profile with dynx run --pgo, or under dynx.pgo.stable_closur
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each function whose dynamic sizes torch learns again; its seconds are 0: later runs lose the time."""
+    """Yield a finding for each function whose dynamic sizes torch learns again; its seconds are 0: the cost is not measured."""
     first = {(miss.location.file, miss.location.line): miss for miss in reversed(run.profile_misses)}
     for miss in reversed(first.values()):
         title = f"learns its dynamic sizes again: {miss.profile} has it with another closure"

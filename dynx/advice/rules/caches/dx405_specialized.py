@@ -15,7 +15,10 @@ _OF_TORCH = "unset TORCH_COMPILE_JOB_ID and use dynx run --pgo profile.json, whi
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each line that specializes a dynamic size of the profile; its seconds are 0: later runs lose time."""
+    """Yield a finding for each line that specializes a dynamic size of the profile.
+
+    Its seconds are 0: the cost, cache misses in other processes, is not measured.
+    """
     seen: set[tuple[str, int]] = set()
     for fixed in run.specialized:
         if fixed.profile is None or fixed.location is None or (line := (fixed.location.file, fixed.location.line)) in seen:

@@ -7,7 +7,7 @@ from dynx.records.graph_break import GraphBreak
 
 
 def _applies(graph_break: GraphBreak) -> bool:
-    """Return whether the user's line calls `graph_break`; torch.optim also calls it around each step, unavoidably."""
+    """Return whether the user's line calls `graph_break`; calls in torch.optim, around each step, cannot be avoided."""
     return graph_break.kind.startswith("Call to `torch._dynamo.graph_break()`") and "graph_break" in graph_break.code
 
 
