@@ -71,14 +71,14 @@ class BadProfile(DynxError):
 class BadRunFile(DynxError):
     """Raised when a run is loaded from a file that is empty or has no header of a dynx run.
 
-    A run file that is damaged or truncated behind its header is loaded as far as possible, with a `DynxWarning`.
+    A run file that is damaged or truncated after its header is loaded as far as possible, with a `DynxWarning`.
     """
 
 
 class CaptureError(DynxError):
     """Raised by `dynx.cudagraphs` with `or_error=True` instead of running a graph without CUDA graph capture.
 
-    Also raised with `on_limit="error"` when a graph needs more than `max_recordings` recordings.
+    Also raised with `on_limit="error"` when a graph needs more than `max_recordings` captured CUDA graphs.
     """
 
 
@@ -147,7 +147,7 @@ class UsageError(DynxError):
 class ReplayDiffers(DynxError, AssertionError):
     """Raised with `cudagraphs.Config(verify=n)` when a replay differs from an uncaptured run of the same call.
 
-    Memory and RNG state are those after the uncaptured run; if that run raised (see `__cause__`), those after the replay.
+    Memory and RNG state are then as after the uncaptured run; if that run raised (see `__cause__`), as after the replay.
     """
 
 

@@ -180,7 +180,7 @@ class Watch(RunMembers):
         self.close(outcome="finished" if error is None else f"raised {type(error).__name__}")
 
     def close(self, *, outcome: str) -> None:
-        """Stop recording and complete the run file; calling it again does nothing."""
+        """Stop recording and complete the run file with `outcome`, such as "finished"; calling it again does nothing."""
         if self._listening is None:
             return
         if self._timeline is not None and self._post_mortem is not None:
@@ -204,7 +204,10 @@ class Watch(RunMembers):
             self._writer.end(self._end)
 
     def _record_uses(self) -> None:
-        """If nothing was compiled, record how torch.compile was used; in a `with` block only if torch.compile was used."""
+        """If nothing was compiled, record how torch.compile was used.
+
+        `dynx run` also records that torch.compile was not used at all; a watch in a `with` block does not.
+        """
         if self._uses is None:
             return
         self._uses.remove()
@@ -294,7 +297,7 @@ def _unwatched_child(hook: str, error: BaseException) -> None:
 def _header(command: Sequence[str] | None, started_by: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the header of a run: versions, command, process and job ids, and the rank or the id of the parent process.
 
-    A child process (`started_by` is not None) gets the fields of its parent process instead of a rank from the environment.
+    A child process gets `started_by`, the fields that describe its parent process, instead of a rank from the environment.
     """
     import torch
 

@@ -12,7 +12,7 @@ _OF_BINDINGS = ("_cython_", "cython_runtime", "swig_runtime_data")  # modules wi
 
 
 def owner_of_code(code: CodeType) -> Owner:
-    """Return who wrote the file of a code object."""
+    """Return who wrote the file of a code object: "user", "torch", "dynx", "python" or "library"."""
     return owner_of_file(code.co_filename).kind
 
 

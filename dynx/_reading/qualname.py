@@ -16,7 +16,7 @@ from dynx._torch.tracing.stack import RawFrame
 
 
 class Span(NamedTuple):
-    """The first and last line of a function or block, and its name."""
+    """The first and last line of a function, statement or block; `name` is the keyword of a block, empty for a statement."""
 
     first: int
     last: int
@@ -27,16 +27,19 @@ class Span(NamedTuple):
 
 
 def qualname_at(file: str, line: int, function: str) -> str:
-    """Return the qualified name (`Class.function`) of the function at a line; `function` if the source does not confirm it."""
+    """Return the qualified name of the function around a line, such as `Block.forward` if `function` is `forward`.
+
+    If the source cannot be read, or has a function of another name there, return `function` itself.
+    """
     enclosing = [span.name for span in _functions(file, len(lines_with(file, line, function))) if span.covers(line)]
     return enclosing[-1] if enclosing and enclosing[-1].rpartition(".")[2] == function else function
 
 
 def statement_lines(file: str, line: int) -> range:
-    """Return the lines of the innermost statement at a line; only `line` if the source does not parse.
+    """Return the lines of the innermost statement at a line; only `line` itself if no statement is found.
 
-    A compound statement, such as `if x.isnan():`, counts as its header and, if it is a single line, its first inner
-    statement.
+    For a compound statement, such as `if x.isnan():`, these are the lines of its header, and the first statement inside if
+    that fits on one line.
     """
     spans = [span for span in _statements(file, len(all_lines(file))) if span.covers(line)]
     return range(spans[-1].first, spans[-1].last + 1) if spans else range(line, line + 1)
@@ -63,7 +66,7 @@ _MAX_USES = 6
 
 
 def lines_of_uses(file: str, line: int) -> tuple[int, ...]:
-    """Return the next lines of a function that use the variable that the statement at `line` assigns; at most 6."""
+    """If the statement at `line` assigns a variable, return the next lines (at most 6) of the function that use it."""
     tree = _parsed(file)
     functions = [
         node
@@ -130,7 +133,7 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
 
 
 def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
-    """Return the keyword (`try`, `with`, `for`, `while`) of the innermost block around the lines of a stack, or None.
+    """Return the keyword of the innermost `try`, `with`, `for` or `while` block around a line of a call stack, or None.
 
     Dynamo cannot always resume after a graph break inside of such a block.
     """

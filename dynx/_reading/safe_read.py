@@ -46,13 +46,13 @@ _MAX_ITEMS = 1000  # of a container that is rendered; the text is cut long befor
 
 
 def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the value of `source` as short text; None if it cannot be read safely."""
+    """Return the value of an expression (`source`), such as `self.scale`, as short text; None if it cannot be read safely."""
     value = resolve(source, locals, globals)
     return None if value is _UNKNOWN else text_of(value)
 
 
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the length of the container or iterator at `source` as text, without calling an overridden `__len__`."""
+    """Return as text the length of the container or iterator that `source` names; an overridden `__len__` is not called."""
     value = resolve(source, locals, globals)
     if type(value) in _SIZED_ITERATORS:
         return str(value.__length_hint__())
@@ -63,25 +63,28 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 def member_at(address: int, source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the text of the enum member whose `id` is `address`, of the same class as the value at `source`; else None."""
+    """Return as text (`Color.RED`) the enum member whose `id()` is `address`; None if there is none.
+
+    Only members of the class of the value that the expression `source` names are considered.
+    """
     cls = type(resolve(source, locals, globals))
     members = vars(cls).get("_member_map_", {}) if type(cls) is EnumMeta else {}
     return next((text_of(member) for member in members.values() if id(member) == address), None)
 
 
 def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the keys of the dict at `source` as text."""
+    """Return as one text the keys of the dict that the expression `source` names; None if the value is no dict."""
     value = _unproxied(resolve(source, locals, globals))
     return joined_keys([text_of(key) for key in dict.keys(value)]) if issubclass(type(value), dict) else None
 
 
 def joined_keys(names: Sequence[str]) -> str:
-    """Join the texts of the keys of a dict with commas: at most eight of them, then the number of all keys."""
+    """Join the keys of a dict, given as texts, with commas; of more than eight, only eight and then the number of all keys."""
     return ", ".join(names[:_MAX_KEYS]) + (f", … {len(names)} in all" if len(names) > _MAX_KEYS else "")
 
 
 def contains(source: str, member: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
-    """Return whether the set at `source` has an item whose text is `member`; False if it cannot be read safely."""
+    """Return whether the set that `source` names has an item whose text is `member`; False if it cannot be read safely."""
     value = resolve(source, locals, globals)
     for base in (set, frozenset):
         if issubclass(type(value), base):
@@ -90,7 +93,7 @@ def contains(source: str, member: str, locals: Mapping[str, Any], globals: Mappi
 
 
 def key_texts(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return each key of the dict at `source` as text; None if the value is no dict, or has more than 64 keys."""
+    """Return as texts the keys of the dict that `source` names; None if the value is no dict, or has more than 64 keys."""
     return _key_texts(resolve(source, locals, globals))
 
 
@@ -102,7 +105,7 @@ def _key_texts(value: Any) -> tuple[str, ...] | None:
 
 
 def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Holder:
-    """Return where the value of `source` is stored: an argument, a global, or an attribute of a module, optimizer or object."""
+    """Return what holds the value of the expression `source`: "argument", "global", "module", "optimizer" or "object"."""
     try:
         node = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -125,7 +128,7 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 class Described(NamedTuple):
-    """Descriptions of guarded values at compile time, by source, from which to explain a later recompile."""
+    """Texts that describe guarded values at compile time, by expression (`self.scale`), for the explanation of a recompile."""
 
     objects: dict[str, str]  # values that torch may guard by identity, keeping only the address; types of tensors
     keys: dict[str, tuple[str, ...]]  # of dicts
@@ -146,7 +149,7 @@ def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mappin
 
 
 def is_absent(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
-    """Return whether `source` leads to no value, or to a value that cannot be read safely."""
+    """Return whether the expression `source` has no value, or one that cannot be read safely."""
     return resolve(source, locals, globals) is _UNKNOWN
 
 
@@ -182,12 +185,12 @@ def text_of(value: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """Cut a text after 80 characters."""
+    """Cut a text to at most 80 characters, with an ellipsis at the end."""
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether the repr of a value runs none of the user's code: constants, and built-in containers of them."""
+    """Return whether a value is a constant or a small built-in container of constants, whose repr runs no code of the user."""
     if value is None or type(value) in _CONSTANTS or _is_torch_constant(value):
         return True
     if type(value) in (range, slice):
@@ -207,7 +210,7 @@ def _is_torch_size(value: Any) -> bool:
 
 
 def _count_text(counter: Any) -> str:
-    """Render an `itertools.count` with its step, which its repr omits if it is 1."""
+    """Render an `itertools.count` with its step, even a step of 1, which its repr omits."""
     if not all(_is_plain(part) for part in gc.get_referents(counter) if part is not type(counter)):
         return "a count"
     text = repr(counter)
@@ -215,7 +218,7 @@ def _count_text(counter: Any) -> str:
 
 
 def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return the value of `source`, or the sentinel `_UNKNOWN` if it cannot be read safely."""
+    """Return the value of the expression `source`, such as `self.scale`; `_UNKNOWN` if it cannot be read safely."""
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -245,7 +248,7 @@ def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[
 
 
 def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return `owner[key]`, where `node` is the key as a constant, as its repr (`torch.float32`), or as a source."""
+    """Return `owner[key]`; the syntax node `node` is the key: a constant, a repr (`torch.float32`), or an expression for it."""
     if isinstance(node, ast.Constant):
         return _item(owner, node.value)
     if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:
@@ -258,7 +261,7 @@ def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals
 
 
 def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return the result of a call in a source, such as `type(x)`; `_UNKNOWN` unless the call is known to be safe."""
+    """Return the result of a call, such as `type(x)`, in an expression; `_UNKNOWN` unless the call is known to be safe."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
         return _only_element(_follow(node.func.value, locals, globals))
     if function not in ("type", "dict", "list", "dict.keys", "dict.__getitem__") or not node.args:
@@ -279,7 +282,7 @@ def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Map
 
 
 def _unproxied(value: Any) -> Any:
-    """Return the mapping behind a `types.MappingProxyType`, since methods of the proxy would run the mapping's methods."""
+    """Return the mapping behind a `types.MappingProxyType`, whose methods may run the user's code; other values as they are."""
     return gc.get_referents(value)[0] if type(value) is MappingProxyType else value
 
 
@@ -355,13 +358,13 @@ def _item(owner: Any, key: Any) -> Any:
 
 
 def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the type of the value of `source` as text, `<class 'int'>`; None if the value cannot be read safely."""
+    """Return as text (`<class 'int'>`) the type of the value that `source` names; None if it cannot be read safely."""
     value = resolve(source, locals, globals)
     return None if value is _UNKNOWN else str(type(value))
 
 
 def dimension(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the size or stride at a source such as `x.size()[0]`, else the value of the source, as text; None if unknown."""
+    """Return the value of an expression, such as the size `x.size()[0]` or a stride, as text; None if it cannot be read."""
     owner, _, method = source.rpartition(".")
     kind, _, rest = method.partition("()[")
     if kind not in ("size", "stride") or not rest[:-1].isdigit():
@@ -376,7 +379,7 @@ def dimension(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]
 
 
 def is_plain_tensor(value: Any) -> bool:
-    """Return whether a value is a tensor or a parameter, and not of a subclass, which might run the user's code."""
+    """Return whether a value is exactly a `Tensor` or `Parameter`; another subclass might run the user's code."""
     return type(value).__module__ in ("torch", "torch.nn.parameter") and type(value).__qualname__ in ("Tensor", "Parameter")
 
 
@@ -386,7 +389,7 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
 
 
 def sizes(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[int, ...] | float | None:
-    """Return the sizes of the tensor at `source`, or the number there; None if it is neither, or cannot be read safely."""
+    """Return the sizes of the tensor, or the number, that `source` names; None for any other value or an unreadable one."""
     value = resolve(source, locals, globals)
     if type(value) in (int, float):
         number: float = value

@@ -124,7 +124,7 @@ def user_location(stack: Sequence[RawFrame], call_site: Location | None = None) 
 
 
 def _is_generated(frame: RawFrame) -> bool:
-    """Return whether a frame is in code that dataclass or namedtuple generated, in file `<string>` as for `python -c`."""
+    """Return whether a frame is in a method that dataclass or namedtuple generated (`__init__` in the file `<string>`)."""
     return frame.file == "<string>" and frame.function.startswith("__")
 
 
@@ -150,7 +150,7 @@ def named(location: Location) -> Location:
 
 
 def code_at(location: Location | None) -> str:
-    """Return the statement at a location on one line; empty if the source cannot be read.
+    """Return the source of the statement at a location, joined into one line; empty if the source cannot be read.
 
     If the location is in a library, return the statement of the user's code that led to it (`location.own`). A compound
     statement includes its first inner statement: `if x.isnan(): raise ValueError("x")`. A long statement is cut to its first
@@ -170,7 +170,7 @@ def code_at(location: Location | None) -> str:
 
 
 def uses_at(location: Location | None) -> tuple[str, ...]:
-    """Return the source of the next statements that use a variable: the variable that the statement at `location` assigns.
+    """If the statement at `location` assigns a variable, return the source of the next statements that use the variable.
 
     For a location in a library, the statement is the one in the user's code that led there (`location.own`).
     """
@@ -181,7 +181,7 @@ def uses_at(location: Location | None) -> tuple[str, ...]:
 
 
 def first_line(code: CodeType) -> int:
-    """Return the line of a function's `def`; `co_firstlineno` is that of its first decorator."""
+    """Return the line of a function's `def`, since `co_firstlineno` is the line of the first decorator."""
     first, name = code.co_firstlineno, user_name(code.co_name)
     if not line_at(code.co_filename, first, name).lstrip().startswith("@"):
         return first
@@ -198,7 +198,7 @@ def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
 
 
 def call_site() -> Location | None:
-    """Return the innermost stack line in the user's code or a library, such as the call of the function being compiled."""
+    """Return the innermost line of the current stack in the user's code or a library, such as a call of a compiled function."""
     frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
     while frame is not None:
@@ -213,7 +213,7 @@ def call_site() -> Location | None:
 
 
 def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
-    """Return the first and last column of the call that a frame is in; the last is None for a call on several lines."""
+    """Return the first and last column of the call that a frame executes; the last is None for a call on several lines."""
     positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
     if positions is None or positions[0] != line:
         return None, None

@@ -101,12 +101,12 @@ class Namespace:
 
 
 def is_name_of_user(name: str) -> bool:
-    """Return whether a name is set neither by Python nor by a compilation."""
+    """Return whether a name may be the user's: neither Python (`__module__`) nor torch.compile (`__compiled_fn_1`) sets it."""
     return name not in _SET_BY_PYTHON and not name.startswith(_OF_COMPILATION)
 
 
 def cells_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Namespace]:
-    """Yield the closure cells, defaults and attributes of a function; their paths begin with `path`, that of the function."""
+    """Yield the closure cells, defaults and attributes of a function, whose own path is `path`."""
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         yield Variable(f"{path}.closure.{name}" if path else f"closure.{name}", cell, name)
     for name in _OF_FUNCTIONS:
@@ -127,7 +127,7 @@ def globals_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Name
 
 
 def variables_of_module(module: ModuleType, names: Collection[str]) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of a module with these names, and its `__getattr__`."""
+    """Yield those attributes of a module that are in `names`, and the module's `__getattr__` function."""
     attributes, path = vars(module), str(vars(module).get("__name__", "module"))
     yield Namespace(path, attributes)
     for name in sorted({*names, "__getattr__"} & attributes.keys()):

@@ -1,4 +1,4 @@
-"""Compare two runs: causes of recompiles and graph breaks are matched by text and function or code, not by line number."""
+"""Compare two runs: a recompile or graph break is matched by its cause and its function or source text, not by line number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDER: tuple[CauseKind, ...] = get_args(CauseKind)  # the worst first
 
 @dataclass(frozen=True, slots=True)
 class _Occurrence:
-    """A cause of a cost, such as a recompile or graph break, and how often it occurred in a run."""
+    """One cause of recompiles, graph breaks or similar costs in a run, and how often it occurred."""
 
     kind: CauseKind
     cause: str
@@ -45,7 +45,7 @@ _VERDICTS: Mapping[Verdict, int] = {"new": 0, "more": 0, "gone": 1, "fewer": 1, 
 
 
 def _rank(change: CauseChange) -> tuple[int, int, float]:
-    """Return a sort key: worse, then better, then unchanged causes; in each group by kind, the worst first, then by seconds."""
+    """Return a sort key: worse, better, then unchanged causes; in each group the worst kinds first, then the most seconds."""
     seconds = max(change.seconds_before, change.seconds_after)
     return _VERDICTS[change.verdict], _ORDER.index(change.kind), -seconds
 
@@ -135,7 +135,7 @@ def _amounts(before: RunRecords, after: RunRecords) -> Iterator[RunTotal]:
 
 
 def _totals(run: RunRecords) -> Mapping[str, tuple[float, Unit, bool]]:
-    """Return totals of a run by name: the amount, its unit, and whether it is a cost."""
+    """Return totals of a run by name: the amount, its unit, and whether less of it is better."""
     counts = {
         "compiles": len(run.compiles),
         "recompiles": len(run.recompiles),

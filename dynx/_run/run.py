@@ -54,10 +54,10 @@ class RunMembers(RunRecords):
         return json.dumps({"header": dict(run.header), "end": dict(run.end), **lists}, indent=1)
 
     def diff(self, other: RunMembers) -> RunDiff:
-        """Return what got better or worse in a later run: causes of recompiles and graph breaks, and totals.
+        """Return what got better or worse in a later run: recompiles, graph breaks and other costs by cause, and totals.
 
-        Causes are matched by their text and function, or by their text and source line, but not by line number; so runs before
-        and after a change of the program can be compared.
+        A cause is matched by its text and its function or source line, not by its line number, so that a run can be compared
+        with one after an edit of the program.
 
         Args:
             other: The later run.

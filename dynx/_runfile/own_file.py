@@ -19,10 +19,10 @@ class FileId(NamedTuple):
 
 
 class OwnFile:
-    """A new, empty file that is written through a descriptor.
+    """A file that this process creates, or empties if it exists, and writes through a descriptor.
 
     Args:
-        path: Where the file is created; an existing device or pipe is opened instead.
+        path: Where the file is created; if it is a device or a pipe, that is opened.
 
     Raises:
         OSError: The file cannot be created.
@@ -74,7 +74,7 @@ class OwnFile:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
         if _id_of(descriptor) != self.id:
             os.close(descriptor)
-            raise FileNotFoundError(f"{self._path} was deleted")
+            raise FileNotFoundError(f"the run file {self._path} was deleted")
         self._descriptor = descriptor
 
 

@@ -94,10 +94,10 @@ def unlock(file: OwnFile) -> None:
 
 
 def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
-    """Rename the run file of this process, named by its process id, after its rank; return the new path.
+    """Rename the run file of this process from its process id to its rank (`last.rank3.dynx`); return the new path.
 
     Args:
-        own: the file named by the process id.
+        own: the file to rename, whose name has the process id.
         path: the path without a rank, as passed to `--out`.
         rank: the rank of this process.
         header: the header in `own`, whose `job` and `pid` distinguish files of this launch from files of earlier launches.
@@ -112,7 +112,7 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
 
 
 def open_newest(path: Path) -> OwnFile:
-    """Create and lock a run file at `path`; a file that a live process writes there is first renamed to `last.12345.dynx`.
+    """Create and lock a run file at `path`; if a live process still writes a file there, that is renamed to `last.12345.dynx`.
 
     So `path` is always the run that began last, and no process writes to the file of another process.
 

@@ -1,4 +1,4 @@
-"""Read run files, also files that are damaged, written by a newer dynx, or not run files."""
+"""Read run files, even damaged ones and those of a newer dynx; refuse files that are not run files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read(path: Path) -> RunFile:
             elif isinstance(kind, str) and kind in NAMES:
                 try:
                     if end:
-                        raise InvalidRecord("comes after the end of the run")
+                        raise InvalidRecord("the record comes after the end of the run")
                     events.append(from_data(NAMES[kind], data))
                 except (InvalidRecord, RecursionError) as error:
                     problems.append(f"line {number}: {error or 'nested too deeply'}")
@@ -71,7 +71,7 @@ def read(path: Path) -> RunFile:
 
 
 class _Problems(list[str]):
-    """The descriptions of lines that cannot be read: at most ten thousand, and the number of further lines."""
+    """A list of texts about lines that cannot be read: at most ten thousand; further lines are only counted."""
 
     more = 0
 
@@ -87,7 +87,7 @@ class _Problems(list[str]):
 
 
 def _refuse_special(path: Path) -> None:
-    """Raise BadRunFile for a path whose reading may never end: a device, a socket, or a pipe that the shell did not open."""
+    """Raise BadRunFile for a device, a socket or a named pipe, whose reading may never end; `<(command)` is allowed."""
     mode = path.stat().st_mode
     is_opened = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode) or (stat.S_ISFIFO(mode) and not is_opened):
@@ -105,7 +105,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
-    """Return the JSON object in a line, or the reason why the line has no JSON object."""
+    """Return the JSON object in a line, or a text that says why the line has none."""
     if not line:
         return "longer than 8 MiB"
     if _depth(line) > _MAX_DEPTH:

@@ -31,7 +31,7 @@ class RunWriter:
 
     - a process without rank and parent writes `last.dynx`; if a second process opens `last.dynx` meanwhile, the file of the
       first is renamed to `last.12345.dynx` (its process id), so that `last.dynx` is the run that began last;
-    - a rank, whose header has `rank`, writes `last.rank3.dynx` (see `dynx._runfile.rank`);
+    - a process of a distributed job, whose header has `rank`, writes `last.rank3.dynx` (see `dynx._runfile.rank`);
     - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. When
       the child gets a rank, its file is renamed to `last.rank3.dynx`, unless the parent has a rank already.
     """
@@ -87,13 +87,13 @@ class RunWriter:
             self._file = None
 
     def is_in_use(self) -> bool:
-        """Return whether this process has its run file open, or is a forked child with a rank that has to open its own file."""
+        """Return whether this process has its run file open, or is a forked child with a rank that must still open its own."""
         if os.getpid() == self._pid:
             return self._file is not None
         return self._is_forked and "rank" not in self._header and rank.current_rank() is not None
 
     def look_for_rank(self) -> None:
-        """Rename the run file of a child process once its rank is known; called before each record and before each fork."""
+        """Look for the rank of a child process; once known, rename the run file. Called before each record and each fork."""
         if os.getpid() != self._pid and self.is_in_use():
             self._move_to_child()
         if not self._seeks_rank or self._file is None or (own_rank := rank.current_rank()) is None:

@@ -33,7 +33,7 @@ class GuardInfo(Record):
 
     @property
     def is_on_library(self) -> bool:
-        """Whether the guard checks an imported module, a built-in function, or that two sources are the same object (alias)."""
+        """Whether the guard checks an imported module or a built-in function, or (an alias) that two values are one object."""
         return self.source.startswith(("G['__", "G['torch']", "torch.")) or self.kind == "alias"
 
 
@@ -50,7 +50,7 @@ class GuardNode(Tree, Record):
 
 @dataclass(frozen=True, slots=True)
 class Entry(Shown):
-    """One cache entry: a compiled version of a function or of a resume function.
+    """One cache entry: a compiled version of a function, or of a resume function (the code after a graph break).
 
     `config` is the configuration for which `dynx.compile` compiled the entry; empty for other entries. `seconds` is the wall
     time of the compilation; None if torch no longer has it (torch keeps the last 64).
@@ -94,7 +94,7 @@ class CacheReport(Shown):
         return f"<CacheReport: {len(self.entries)} versions of {self.location}>"
 
     def tree(self) -> str:
-        """Return the guards of all entries as indented text."""
+        """Return the guard trees of all entries as indented text, with a line for each value and each guard."""
         lines = []
         for entry in self.entries:
             lines.append(f"{entry.id}  {entry.backend}  {entry.location}  {entry.size} guards")
@@ -109,8 +109,8 @@ class CacheReport(Shown):
 class Verdict(Shown):
     """What torch would do with a call, predicted without running it. Its truth value is True if torch would compile.
 
-    `reasons` has the failing guard of each cache entry. `unknown` lists further code that the call may
-    compile, which only a run of the function decides.
+    `reasons` has the failing guard of each cache entry. `unknown` describes further code that the call may run; whether that
+    is compiled is known only once it runs.
     """
 
     outcome: Literal["hit", "compile", "recompile", "eager", "unknown"]

@@ -32,7 +32,7 @@ DiffKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Diff(Record):
-    """One difference between the eager and the compiled side after a call."""
+    """One difference between what eager code and compiled code leave behind after a call, such as in a result or attribute."""
 
     path: str  # "result[0]", "args[0].weight", "self.count", "closure.total", "globals.seen", "Model.calls"
     eager: str
@@ -44,7 +44,7 @@ class Diff(Record):
 
 @dataclass(frozen=True, slots=True)
 class Leak(Record):
-    """An object of the program, not a copy, that the calls changed: code reached it in a way that `check` does not follow."""
+    """An object of the program that changed although the calls used copies: code reached it in a way that `check` misses."""
 
     path: str  # "settings.limits", "seen in main"
     before: str
@@ -56,7 +56,7 @@ class Leak(Record):
 
 @dataclass(frozen=True, slots=True)
 class CheckReport(Shown):
-    """The result of `dynx.check`."""
+    """The result of `dynx.check`: whether a compiled function does the same as in eager code, and the differences."""
 
     name: str  # of the function
     diffs: tuple[Diff, ...]
@@ -79,9 +79,9 @@ class CheckReport(Shown):
 
     @property
     def outcome(self) -> Outcome:
-        """The result of the comparison.
+        """The result of the comparison: "same", "different", "not isolated" or "vacuous".
 
-        "not isolated" if the eager and the compiled side may have changed the same objects: then the comparison proves nothing.
+        "not isolated" if eager and compiled code may have changed the same objects: then the comparison proves nothing.
         "vacuous" if nothing was compiled and nothing differs.
         """
         if self.leaks:
@@ -99,7 +99,7 @@ class CheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether something was compiled, nothing differs, and the two sides shared no object that may change."""
+        """Whether the outcome is "same": something was compiled, nothing differs, and no shared object spoils the result."""
         return self.outcome == "same"
 
     def assert_ok(self) -> None:
@@ -140,13 +140,13 @@ class CheckReport(Shown):
         yield from (f"  {note}" for note in self.notes)
 
     def call_of(self, diff: Diff) -> str:
-        """Return the call at which something differs, and whether it came after `change`: `call 2, after the change`."""
+        """Return the first call that differs, as text: `call 2`, or `call 2, after the change` if `change` ran before it."""
         is_after = self.changed_at is not None and diff.call >= self.changed_at
         return f"call {diff.call}, after the change" if is_after else f"call {diff.call}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What limits the outcome, as texts: aligned random numbers, objects that were not watched or not copied."""
+        """Texts on what limits the comparison, such as objects not copied, or random numbers made equal to eager ones."""
         notes = []
         if self.draws and self.settings.get(FALLBACK_RANDOM):
             notes.append(f'random numbers were aligned ({FALLBACK_RANDOM} = True); rng="as is" compares the compiled ones')

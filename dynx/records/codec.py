@@ -29,7 +29,7 @@ class InvalidRecord(ValueError):
 
 
 def register(name: str, cls: type[Record]) -> None:
-    """Make `name` the value of `"type"` in the JSON data of records of class `cls`, by which a reader finds the class.
+    """Register a record class under a name: the value of `"type"` in its JSON data, by which a reader finds the class.
 
     A class that is defined again, as in a notebook, replaces the earlier one. Raises ValueError if the name belongs to another
     class.

@@ -1,4 +1,4 @@
-"""Records of values that comptime callbacks, which run while Dynamo traces, logged; and of the guards of a trace."""
+"""Records of what comptime callbacks (functions that run while Dynamo traces) logged, and of the guards of a trace."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Part = Literal[
 
 @dataclass(frozen=True, slots=True)
 class GraphInput(Record):
-    """A placeholder of an FX graph, and how its value reaches a recording."""
+    """A placeholder (input) of an FX graph, and how its value reaches the captured CUDA graph."""
 
     name: str
     kind: InputClass
@@ -57,7 +57,7 @@ SkipKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Skip(Record):
-    """The reason why an FX graph, or a part of it, runs uncaptured."""
+    """The reason why an FX graph, or a part of it, runs without CUDA graph capture."""
 
     reason: str
     location: Location | None = None
@@ -76,7 +76,7 @@ StagingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Staging(Record):
-    """How dynamic inputs reach a recording in each replay, and how its outputs are returned, with the reasons."""
+    """How inputs that may have new addresses reach a captured CUDA graph in each replay, how outputs are returned, and why."""
 
     kind: StagingKind
     reason: str
@@ -89,7 +89,7 @@ class Staging(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphRecorded(Record):
-    """The capture of one CUDA graph: its duration, and the bytes that it copies and holds."""
+    """The capture of one CUDA graph: its duration, the bytes that each replay copies, and the memory that the graph holds."""
 
     part: Part
     seconds: float
@@ -107,7 +107,7 @@ class GraphRecorded(Record):
 
 @dataclass(frozen=True, slots=True)
 class AddressChange(Record):
-    """A static input (parameter, buffer or saved tensor) that has a new address."""
+    """A new address of a static input: a parameter, buffer or saved tensor, which a CUDA graph reads at a fixed address."""
 
     name: str
     before: int
@@ -173,7 +173,7 @@ class GraphPlan(Record):
     patches_params: bool = False  # parameters are inputs whose pointers are set, `params="patch"`
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
-        """Return the indices of the inputs whose class is among `kinds`: `plan.indices("static", "managed")`."""
+        """Return the indices of the inputs whose `kind` is one of `kinds`, as in `plan.indices("static", "managed")`."""
         return tuple(index for index, placeholder in enumerate(self.inputs) if placeholder.kind in kinds)
 
     @property
@@ -189,7 +189,7 @@ class GraphPlan(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphUse(Record):
-    """The plan for capturing one FX graph, and counters of its recordings and replays."""
+    """The plan for capturing one FX graph, and counters of its recordings (captured CUDA graphs) and replays."""
 
     plan: GraphPlan
     recordings: int

@@ -73,7 +73,7 @@ class FrameEffects(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Modified(Record):
-    """What traced code has changed so far in an object: its items, and these attributes; false if nothing."""
+    """What traced code has changed in an object so far: whether its items, and which attributes. False as a bool if nothing."""
 
     items: bool
     attributes: tuple[str, ...] = ()

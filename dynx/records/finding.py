@@ -1,4 +1,4 @@
-"""Record of a rule (DX102) that applies to a run: what to change in the program, and the compile time that it would save."""
+"""Record of an advice rule, such as DX102, that applies to a run: what to change, and the compile time that this would save."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of fixes: changes of a program that may remove the cause of a finding, such as a recompile or a graph break."""
+"""Records of fixes: edits to the code or settings of a program that may remove a recompile, graph break or other finding."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Mark(Record):
 
 @dataclass(frozen=True, slots=True)
 class Fix(Record):
-    """A change of the program that may remove the cause of a finding, and that `dynx fix` can apply and try."""
+    """An edit to the code or settings of a program that may remove a finding, and that `dynx fix` can apply and try."""
 
     kind: FixKind
     code: str  # text for the user; for a statement, a stance and an option the code itself
@@ -62,7 +62,7 @@ class Fix(Record):
 
     @property
     def is_stance(self) -> bool:
-        """Whether this fix, or the fix in `after`, runs the first call of compiled functions eagerly, by `set_stance`."""
+        """Whether this fix, or `after` (the fix that led to it), runs the first call of compiled functions eagerly."""
         return self.kind == "stance" or self.rewrite == "first call" or (self.after is not None and self.after.is_stance)
 
 

@@ -10,9 +10,9 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class GraphBreak(Record):
-    """A graph break at one line for one reason; `count` is the number of times that Dynamo met it.
+    """A graph break at one line for one reason; `count` says how often Dynamo met this graph break.
 
-    Dynamo meets it again when it traces a caller, restarts or recompiles. `chain` is the call stack from
+    The same graph break is met again when Dynamo traces a caller, restarts or recompiles. `chain` is the call stack from
     the compiled function to the innermost line. `resumable` is False where Dynamo cannot write a resume function (inside `try`,
     in a loop): the whole function then runs eagerly.
     """

@@ -1,4 +1,4 @@
-"""`Kind`: the one declaration of a kind of record, from which run files, `Run`, `Watch`, terminal and notebook derive."""
+"""`Kind`: declares a kind of record once, for run files, `Run`, `Watch`, the terminal and the notebook."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class HasEvents(Protocol):
 
 
 class Kind(Generic[R]):
-    """A descriptor for the records of one class in a run: `run.recompiles` returns the records, equal ones merged into one.
+    """A descriptor that selects the records of one class from a run: `run.recompiles` returns all `Recompile` records.
 
     The attribute's name is also the key in `Run.to_json`. The declaration is all that a new kind of record needs:
-    the codec, run files, `Run`, `Watch`, the terminal and the notebook derive from it.
+    the codec, run files, `Run`, `Watch`, the terminal and the notebook read it.
 
     Args:
         record: the class; only its own instances are members, not those of subclasses.
@@ -63,7 +63,7 @@ class Kind(Generic[R]):
         self.__doc__ = doc
 
     def followed_by(self, change: Callable[[R], R]) -> Kind[R]:
-        """Return a copy of this Kind, for a subclass of `Run`, that applies `change` to each record after merging."""
+        """Return a copy of this Kind, for a subclass of `RunRecords`, that applies `change` to each record after merging."""
         kind, merge = copy.copy(self), self._merge
         kind._merge = lambda records: tuple(map(change, merge(records)))
         return kind

@@ -12,9 +12,9 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Location(Record):
-    """A line of code that a user can open.
+    """A line of source code, with its file and function, and where known its columns.
 
-    `library` names the installed distribution when the file is in site-packages; `caller` is then the innermost line of the
+    `library` is the name of the installed package if the file belongs to one; `caller` is then the innermost line of the
     user's own code in the call stack. Columns are 0-based offsets in UTF-8 bytes, as in `code.co_positions()`.
     """
 

@@ -20,8 +20,8 @@ C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
 def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
     """Merge graph breaks with the same cause (file, line and kind).
 
-    The merged record shows the break without a resume function, since it costs most, or else the break with the longest call
-    chain.
+    The merged record shows a break after which Dynamo could not resume, if there is one, since that costs most; otherwise the
+    break with the longest call stack.
     """
 
     def join(a: GraphBreak, b: GraphBreak) -> GraphBreak:

@@ -53,7 +53,7 @@ class BecameDynamic(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProfileMiss(Record):
-    """A function that a PGO profile has only with another closure, so that torch learns its dynamic sizes again."""
+    """A function that a PGO profile has only with another hash of its closure, so that torch learns its dynamic sizes again."""
 
     profile: str  # "profile.json", or "torch's profile"
     generation: int

@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 
 class SourceProfile(NamedTuple):
-    """The profile of one source, such as `L['x']`: the value of a number, or the sizes and strides of a tensor."""
+    """The profile of one value, named as torch does (`L['x']`): the value of a number, or the sizes and strides of a tensor."""
 
     scalar: Atom = None
     size: Atoms = None
@@ -83,7 +83,7 @@ class GraphSize(NamedTuple):
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def is_limit(self, value: int | float | str) -> bool:
-        """Return whether this value is a bound of the range, set by a comparison: a trace with it may take another branch."""
+        """Return whether a comparison made this value a bound of the range: a trace with this value may take another branch."""
         return self.marked and not self.is_fixed and (value == self.high or (value == self.low and value != _LEAST))
 
 
@@ -124,7 +124,7 @@ def portable_closure(digest: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProfileData(Shown):
-    """A profile: frames sorted by file and line, the runs in which the values were seen, and the versions of torch."""
+    """A PGO profile: functions sorted by file and line, the runs in which their values were seen, and the versions of torch."""
 
     frames: tuple[FrameProfile, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)  # by id: "2026-11-23T09:10:11 train.py"
@@ -176,7 +176,7 @@ class FrameMatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProfileDiff(Shown):
-    """The result of `Profile.diff`: the sizes in which two profiles differ; false if there are none."""
+    """The result of `Profile.diff`: the sizes in which two profiles differ. Its truth value is False if there are none."""
 
     changes: tuple[ProfileChange, ...] = ()
 
@@ -202,7 +202,10 @@ class ProfileMatches(Shown):
 
 @dataclass(frozen=True, slots=True)
 class DynamicSizes(Shown):
-    """The result of `Profile.explain` and `Recorder.explain`: why sizes are dynamic; `runs` has date and program of runs."""
+    """The result of `Profile.explain` and `Recorder.explain`: why sizes are dynamic.
+
+    `runs` maps the id of each run in which values were seen to its date and program.
+    """
 
     sizes: tuple[DynamicSize, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)

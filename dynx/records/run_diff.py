@@ -16,7 +16,7 @@ Verdict = Literal["gone", "fewer", "same", "more", "new"]
 
 @dataclass(frozen=True, slots=True)
 class RunTotal(Record):
-    """A total of each of the two runs, such as the number of recompiles or the seconds of compiling."""
+    """One total in both runs, such as the number of recompiles or the seconds of compiling."""
 
     name: str  # "recompiles", "seconds in Dynamo"
     before: float
@@ -27,7 +27,10 @@ class RunTotal(Record):
 
 @dataclass(frozen=True, slots=True)
 class CauseChange(Record):
-    """How often one cause of a cost occurred in each run. Causes are matched by what the code does, since lines move."""
+    """How often one cause of a recompile, graph break or other cost occurred in each of two runs.
+
+    Causes are matched by their text and by function or source line, not by line number, since edits move lines.
+    """
 
     kind: CauseKind
     function: str  # of the later run, if the cause is in both
@@ -51,7 +54,7 @@ class CauseChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class RunDiff(Shown):
-    """The result of `Run.diff`: totals of two runs, and how often each cause of a recompile, graph break, … occurs in each."""
+    """The result of `Run.diff`: totals of two runs, and how often each cause of a recompile, graph break, … occurs per run."""
 
     amounts: tuple[RunTotal, ...]
     causes: tuple[CauseChange, ...]  # worse ones first, then by seconds

@@ -140,7 +140,7 @@ class RunRecords:
     gave_up = Kind(
         GaveUp,
         "gave_up",
-        "Functions that reached a recompile limit, each once; under `fullgraph=True` such a call raises.",
+        "Functions that reached a recompile limit, each once: further calls run eagerly, or raise under `fullgraph=True`.",
         merge=merge.gave_up,
         table=Table(
             "Gave up, runs eagerly",
@@ -247,7 +247,7 @@ class RunRecords:
             order=77,
         ),
     )
-    profile_misses = Kind(ProfileMiss, "profile_miss", "Functions whose dynamic sizes a profile has under another closure.")
+    profile_misses = Kind(ProfileMiss, "profile_miss", "Functions that a PGO profile has only with another closure.")
     warnings = Kind(
         TorchWarning,
         "warning",
@@ -261,7 +261,7 @@ class RunRecords:
             order=90,
         ),
     )
-    logs = Kind(Logged, "logged", "What callbacks logged at compile time (`dynx.comptime`), once per logical hit.")
+    logs = Kind(Logged, "logged", "What callbacks of `dynx.comptime` logged at compile time, once for all attempts at a line.")
     post_mortem = Kind(
         BreakState,
         "break_state",
@@ -288,7 +288,7 @@ class RunRecords:
         table=Table("Graphs", ("id", "function", "code"), code_cells, code_lines, order=110),
     )
     cache_keys = Kind(CacheKey, "cache_key", 'The keys of graphs in the caches on disk: with `watch(detail="full")`.')
-    cache_settings = Kind(KeySettings, "key_settings", 'torch\'s configuration in these keys: with `watch(detail="full")`.')
+    cache_settings = Kind(KeySettings, "key_settings", 'torch\'s configuration in `cache_keys`: with `watch(detail="full")`.')
     trials = Kind(
         Trial,
         "trial",
@@ -319,7 +319,7 @@ class RunRecords:
 
     @property
     def eager(self) -> tuple[Compile, ...]:
-        """Compilations that Dynamo abandoned at a graph break that it cannot resume: the whole function runs eagerly."""
+        """Compilations that Dynamo abandoned at a graph break after which it cannot resume: the whole function runs eagerly."""
         breaks = (event for event in self.events if isinstance(event, GraphBreak))  # one cause may be resumable elsewhere
         broken = {key for graph_break in breaks if not graph_break.resumable for key in graph_break.compiles}
         return tuple(compile for compile in self.compiles if compile.outcome == "skipped" and compile.key in broken)

@@ -78,7 +78,7 @@ class SavedGraph(Record):
 
     @property
     def rounded(self) -> tuple[SavedTensor, ...]:
-        """The saved tensors that are packed with loss of precision."""
+        """The saved tensors that are stored with loss of precision."""
         return tuple(tensor for tensor in self.tensors if tensor.codec is not None and not tensor.is_exact)
 
     @property
@@ -88,7 +88,7 @@ class SavedGraph(Record):
 
     @property
     def bytes(self) -> int:
-        """The bytes of the activations before they are packed."""
+        """The bytes of the activations before they are packed into fewer bytes."""
         return sum(tensor.bytes for tensor in self.activations)
 
     @property

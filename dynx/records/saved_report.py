@@ -15,7 +15,7 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class SavedReport(Shown):
-    """The result of `saved.report`: the tensors that a function saves for backward, in graphs and in eager code between.
+    """The result of `saved.report`: the tensors that a function saves for backward, in graphs and in eager code between graphs.
 
     `forward_peak` and `backward_peak` are the most bytes allocated at once, in addition to those allocated before the call.
     They are measured on CUDA; otherwise they are simulated for each graph in the order of its nodes, and the largest is taken.
@@ -40,7 +40,7 @@ class SavedReport(Shown):
 
     @property
     def bytes(self) -> int:
-        """The bytes of the activations before they are packed."""
+        """The bytes of the activations before they are packed into fewer bytes."""
         return sum(tensor.bytes for tensor in self.activations)
 
     @property
@@ -50,7 +50,7 @@ class SavedReport(Shown):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the saved parameters, buffers, inputs and outputs.
+        """The bytes of the saved parameters, buffers, inputs and outputs that no rule packs.
 
         Saving them takes no further memory as long as the caller keeps them.
         """
@@ -81,7 +81,7 @@ class GradError(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TriedRule(Record):
-    """A rule that `saved.plan` tried without other rules, on the saved tensors of one name."""
+    """A rule that `saved.plan` tried by itself: one codec for one saved tensor, selected by its name."""
 
     rule: str
     freed_bytes: int

@@ -11,7 +11,7 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class Symbol(Record):
-    """A symbolic size, stride or number: its name, the sources of its value, its range and its replacement."""
+    """A symbolic size, stride or number: its name, where its value comes from, its range, and what torch replaced it by."""
 
     name: str  # "s77"
     alias: str  # the name that dynx displays: torch's name, or if that is long its letter and the order of creation, "s0"

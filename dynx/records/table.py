@@ -57,7 +57,7 @@ class Strong(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A table cell with a guarded value, named by its source in torch (`L['x']`)."""
+    """A table cell that names a guarded value, by torch's expression for it (`L['x']`)."""
 
     source: str
 
@@ -73,7 +73,7 @@ Cell = str | int | Location | Reason | Seconds | Bytes | Times | Change | Functi
 
 
 class Line(NamedTuple):
-    """One line of a list on a terminal."""
+    """One line of a list of records on a terminal: an amount, a description, and a source location below."""
 
     amount: Cell  # what it cost, how often it was seen, or its compile id
     fact: tuple[Cell, ...]

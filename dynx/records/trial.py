@@ -27,7 +27,7 @@ class Events(Record):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """All numbers of the run, without the seconds."""
+        """The counts of the run: all its numbers except the seconds."""
         return tuple(count for _, count in self._counts())
 
     def __str__(self) -> str:

@@ -89,7 +89,7 @@ def post_mortem_html(states: tuple[BreakState, ...]) -> str:
 
 
 def timeline(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
-    """Render the time that Dynamo spent tracing for a terminal: totals, then the most expensive source lines."""
+    """Render for a terminal the time that Dynamo spent tracing: totals, then the most expensive source lines."""
     from dynx.report._comptime.timeline import screen
     from dynx.report._trimmed import Trimmed
 

@@ -55,17 +55,17 @@ def plain(cell: Cell) -> str:
 
 
 def amount(cell: Cell) -> str:
-    """Return the amount at the beginning of a line on a terminal as text; a count is written as `3x`."""
+    """Return as text the cell with which a line on a terminal begins, such as seconds; a count is written as `3x`."""
     return f"{cell.number}x" if isinstance(cell, Times) else plain(cell)
 
 
 def cost(cell: Cell) -> tuple[float, int]:
-    """Return the seconds and the count of the amount at the beginning of a line on a terminal; one or both are 0."""
+    """Return (seconds, count) of the cell with which a line on a terminal begins: 0 for what the cell does not hold."""
     return (cell.value if isinstance(cell, Seconds) else 0.0), (cell.number if isinstance(cell, Times) else 0)
 
 
 def fact(cells: Iterable[Cell], style: str = "") -> Text:
-    """Return the fact of a line on a terminal: its cells joined into one styled text."""
+    """Join the cells that describe a record into one styled text, for a line on a terminal."""
     text = Text(style=style)
     for number, cell in enumerate(cells):
         text.append("  " if number else "").append(plain(cell), "bold" if isinstance(cell, Strong) else None)

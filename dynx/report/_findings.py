@@ -1,4 +1,4 @@
-"""Render findings for a terminal: wrong values first, then the most expensive; those that differ only by line share a row."""
+"""Render findings (advice) for a terminal: on wrong values first, then by cost; those that differ only by line share a row."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Row:
 def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
     """Return findings as rows, wrong values first, then the most expensive; those that differ only by line share a row.
 
-    Examples are three `print` calls in one `forward`, or resume functions that one changed size recompiles. Findings with
-    different titles or advice have different causes and never share a row.
+    For example, three `print` calls in one `forward` share a row, and so do resume functions that one changed size recompiles.
+    Findings with different titles or advice have different causes and never share a row.
     """
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
@@ -168,8 +168,7 @@ def _advice(row: Row) -> Text:
 
 
 def _at(row: Row) -> Text:
-    """Render the locations of a row: that of its first finding, the lines of its other findings, and the lines that called the
-    function."""
+    """Render where a row applies: the location of its first finding, the lines of the others, and the lines of the callers."""
     text = cells.place(row.first.location)
     if row.also_at:
         text.append(f"  {row.also_at}", style="cyan")

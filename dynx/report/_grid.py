@@ -135,7 +135,7 @@ def _lines(column: Column, cell: Text, width: int) -> Sequence[Text]:
 
 
 def _shared(floors: Sequence[int], needs: Sequence[int], room: int) -> list[int]:
-    """Return widths from `floors` up to `needs` that fill `room`; the narrowest column grows first, to fit short texts."""
+    """Return column widths from `floors` (least) to `needs` (most) that fill `room`; the narrowest column grows first."""
     widths = list(floors)
     for _ in range(room - sum(floors)):
         growing = [index for index, need in enumerate(needs) if widths[index] < need]

@@ -79,7 +79,7 @@ class _Known:
 
 
 def _compiled(record: Timed, known: _Known) -> tuple[str, dict[str, Any]]:
-    """Return the name and details of the event of a compilation: failed guards, graph breaks, counts, seconds by phase."""
+    """Return name and details of the trace event of a compilation: failed guards, graph breaks, counts, seconds by phase."""
     if isinstance(record, Backward):
         return f"{known.function.get((record.generation, record.id), record.id)} (backward)", {"id": record.id}
     args: dict[str, Any] = {"id": record.id, "outcome": record.outcome, "line": words.plain_place(record.location)}

@@ -42,7 +42,10 @@ def by_phase(run: RunRecords) -> tuple[Share, ...]:
 
 
 def by_kind(run: RunRecords) -> tuple[Share, ...]:
-    """Return the seconds of first compiles, recompiles, resume functions, and by dynx itself; empty if there is one kind."""
+    """Return the seconds of four kinds of compilations: first compiles, recompiles, resume functions, and those of dynx itself.
+
+    Empty if all compilations are of the same kind and none is by dynx.
+    """
     recompiled = {recompile.key for recompile in run.recompiles}
     resuming = {compile.key for compile in run.compiles if compile.resumes is not None}
     total = {"first compiles": 0.0, "recompiles": 0.0, "resume functions": 0.0, "by dynx itself": 0.0}

@@ -1,4 +1,4 @@
-"""Render HTML for notebooks from the templates in `_templates/`, which extend `base.html`; styles of bars."""
+"""Render HTML for notebooks from the templates in `_templates/`, which extend `base.html`, and the CSS of bars."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _as_written(value: Any) -> Any:
 
 
 def bar(share: float) -> str:
-    """Return the style attribute of an element of class `bar`, of which `share`, from 0 to 1, is filled from the right."""
+    """Return the CSS style of a bar (an element of class `bar`) that is filled from the right by the fraction `share`."""
     return f"--share: {max(0.0, min(1.0, share)):.0%}"
 
 
 def part(amount: float, number: int) -> str:
-    """Return the style attribute of one part of a bar: its width is proportional to `amount`, its color depends on `number`."""
+    """Return the CSS style of one part of a bar: its width is proportional to `amount`, its color depends on `number`."""
     return f"flex: {amount:.6f}; background: hsl({(210 + 55 * number) % 360}, 50%, 60%)"
 
 

@@ -94,7 +94,7 @@ def title(run: RunRecords) -> RenderableType:
 
 
 class _Title:
-    """Rich renderable of the command line and, at the right or on a narrow terminal below, the environment of a run."""
+    """Rich renderable of the command line of a run, with its environment at the right, or below on a narrow terminal."""
 
     def __init__(self, command: Text, environment: Text) -> None:
         self._command, self._environment = command, environment

@@ -61,7 +61,7 @@ def command(header: Mapping[str, Any]) -> str:
 
 
 def show(file: Path) -> str:
-    """Return the command that prints the report of a run file, for a shell."""
+    """Return the shell command that prints the report of a run file, such as `dynx show last.dynx`."""
     return f"dynx show {shlex.quote(short_path(str(file)))}"
 
 
@@ -107,7 +107,7 @@ def line(location: Location) -> str:
 
 
 def own_and_library(location: Location) -> str:
-    """Format the user's line, followed for a location in a library by the library's line; if only one is known, that one."""
+    """Format a location as `model.py:58`; in a library as `train.py:12 (in gpt2/model.py:542)`, if the caller is known."""
     if location.library is None or location.caller is None:
         return line(location)
     return f"{place(location)} (in {short_name(location)})"
@@ -151,7 +151,7 @@ def size(nbytes: int) -> str:
 
 
 def code(lines: Iterable[tuple[str, Location | None]]) -> str:
-    """Format lines of generated code; a comment names the user's line from which they come, wherever this line changes."""
+    """Format lines of generated code; wherever the user's line that they come from changes, a comment names the new one."""
     written, last = [], ""
     for text, location in lines:
         comment = line(location) if location is not None else ""

@@ -42,7 +42,7 @@ def least(text: Text) -> int:
 
 
 def shortened(place: str, width: int) -> str:
-    """Return a location `path:line` shortened to `width` columns: first folders are dropped, then the start of the name."""
+    """Return a location `path:line` shortened to `width` columns: it loses folders, then the start of the file name."""
     match = _PLACE.fullmatch(place)
     if match is None or cell_len(place) <= width:
         return place
@@ -60,7 +60,7 @@ def shortened(place: str, width: int) -> str:
 
 
 def _tail(word: str) -> str:
-    """Return a location without its folders, the shortest form that keeps the file name; empty for other words."""
+    """Return a word `path:line` without its folders, such as `…/model.py:58`; empty for a word that is no location."""
     match = _PLACE.fullmatch(word)
     if match is None:
         return ""
@@ -133,7 +133,7 @@ def _shown(text: Text) -> Text:
 
 
 class Wrapped:
-    """Rich renderable of a text that is wrapped by `lines`."""
+    """Rich renderable of a text that is wrapped by the function `lines`, which splits no location `path:line`."""
 
     def __init__(self, text: Text | str) -> None:
         self._text = text if isinstance(text, Text) else Text(text)

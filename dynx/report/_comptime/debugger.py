@@ -21,7 +21,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
         state: the state of Dynamo before it traced one instruction.
         level: the index of the selected frame; 0 is the innermost.
         why: the reason if the instruction breaks the graph, else an empty text.
-        ago: how many instructions Dynamo has traced since.
+        ago: how many instructions Dynamo has traced since that state.
         exact: underlines the instruction in the line.
     """
     frame = state.frames[level]
@@ -40,7 +40,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
 
 
 def over(why: str, compiles: int, instructions: int) -> RenderableType:
-    """Render the message that the trace has ended (`why`), what was traced, and the commands that are still available."""
+    """Render a message at the end of the trace: `why` it ended, how much was traced, and the commands that still work."""
     return Text(
         f"{why}: {words.plural(instructions, 'instruction')} in {words.plural(compiles, 'compilation')}; "
         "back and rs go back through it, c leaves the debugger",
@@ -49,7 +49,7 @@ def over(why: str, compiles: int, instructions: int) -> RenderableType:
 
 
 def nothing_traced(*, only_internals: bool) -> RenderableType:
-    """Render the reason why the debugger never stopped: Dynamo traced nothing, or only library code."""
+    """Render why the debugger never stopped: only code of torch and Python was traced (`only_internals`), or nothing."""
     if only_internals:
         return Text("only code of torch and the standard library was traced\n  debug(..., internals=True) shows it")
     return Text(

@@ -49,7 +49,7 @@ def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
 
 
 def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
-    """Return the names and values of a frame's locals; in the innermost frame also of its value stack, without NULLs."""
+    """Return the names and values of a frame's locals; in the innermost frame also of its value stack, without NULL items."""
     stack = [value for value in frame.stack if value != "<null>"]
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
 
@@ -72,7 +72,7 @@ def _guards(state: BreakState) -> Iterator[tuple[str, str]]:
 def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
     """Render the state of the trace at each graph break as HTML; all text of the program is escaped.
 
-    The element id of a state is `anchor` followed by its number, from 1.
+    The id of the HTML element of each state is `anchor` followed by the number of the state, from 1.
     """
     return styles.page(
         "post_mortem.html",
@@ -85,9 +85,9 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
 
 
 def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
-    """Return the source lines to show for a frame, all of them only if it is `innermost`.
+    """Return the source lines to show for a frame: all that it has if `innermost`, else only that of the traced instruction.
 
-    A line is its number, the text before, in and after the traced instruction, and whether it has the instruction.
+    Each line is a tuple: its number, the text before, in and after the instruction, and whether it has the instruction.
     """
     lines = []
     for number, text in enumerate(frame.source, frame.first_line):

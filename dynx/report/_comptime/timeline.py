@@ -23,7 +23,7 @@ _COLUMNS = (
 
 
 def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
-    """Render the totals and the source lines that took longest to trace for a terminal."""
+    """Render for a terminal the total times, and the source lines that Dynamo took longest to trace."""
     if not compiles:
         return Text("nothing was traced", style="dim")
     more = len(lines) - _SHOWN
@@ -73,7 +73,7 @@ def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
 
 
 def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tuple[LineCost, float]]]]:
-    """Return the title, seconds and lines of each function, the most expensive first; each line with an opacity of 0 to 0.6."""
+    """Return title, seconds and lines of each function, the most expensive first; each line with an opacity, 0 to 0.6."""
     most = max((line.seconds for line in lines), default=0.0) or 1.0
     groups: dict[str, list[LineCost]] = {}
     for line in lines:

@@ -32,7 +32,7 @@ def of_check(report: CheckReport) -> Iterator[Block]:
 
 
 def _line_of(diff: Diff) -> str:
-    """Return the line that last changed the object that differs, or that raised; empty if unknown."""
+    """Return the line that last changed the differing object, or that raised the exception; empty if unknown."""
     return words.line(diff.location) if diff.location is not None else ""
 
 

@@ -29,7 +29,7 @@ _MAX_NAME = 12  # characters of the name of a run that is shown as it is
 
 
 def of_profile(profile: ProfileData) -> Iterator[Block]:
-    """Yield a block for each function of a profile, with the size of each source; dynamic sizes come first."""
+    """Yield a block of totals, then one for each function, with the sizes of its tensors and numbers, dynamic ones first."""
     facts = [words.plural(len(profile.runs), "run"), *(f"torch {version}" for version in profile.torch)]
     names = _names(profile.runs)
     yield Block(words.plural(len(profile.frames), "function"), ", ".join(facts), notes=tuple(_runs(profile.runs)))

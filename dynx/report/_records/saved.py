@@ -15,7 +15,7 @@ _ROWS = 12  # number of bars
 
 
 def of_report(report: SavedReport) -> Iterator[Block]:
-    """Yield blocks: totals, bytes by module and by line with bars, the peak, then every saved tensor."""
+    """Yield blocks: totals, bytes by module and line, tensors at the peak, saved activations, totals of other tensors."""
     total = f"{words.size(report.bytes)} of activations" if report.bytes else "no activations"
     yield Block(
         total + _stored(report.bytes, report.saved_bytes),
@@ -113,7 +113,7 @@ def _operator(name: str) -> str:
 
 
 def _held(tensors: Sequence[SavedTensor]) -> Iterator[str]:
-    """Yield the number of tensors of each kind, with their bytes, as text."""
+    """Yield the number and bytes of the tensors of each kind as text: `2 params 8.2 kB`."""
     for kind in dict.fromkeys(tensor.kind for tensor in tensors):
         sizes = [tensor.bytes for tensor in tensors if tensor.kind == kind]
         yield f"{words.plural(len(sizes), kind)} {words.size(sum(sizes))}"
