@@ -191,7 +191,8 @@ class TestFilesOfTorch:
             assert run(4, 6) == (1, [])  # torch keeps no copy of what it read with this key
 
     def test_cache_artifacts(self, profile, caches):
-        with torch.compiler.config.patch(job_id="job"):
+        # a key of its own: torch lists an artifact only when it is first written, and loads the last one that it lists for a key
+        with torch.compiler.config.patch(job_id="artifacts"):
             with profile.apply():
                 run(4, 6)
             saved, info = torch.compiler.save_cache_artifacts()
