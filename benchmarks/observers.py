@@ -1,6 +1,6 @@
 """What `dynx.watch()` costs: compile time at most 1.05x, steady-state calls at most 1.02x, peak memory at most +5 %.
 
-The first call of each compiled function under a watch notes where it was made, which takes 0.2 to 0.4 ms: "calls" begin after it.
+In the first call of each compiled function, a watch notes where it was made, for 0.2 to 0.4 ms: "calls" begin after it.
 
 python benchmarks/observers.py [--out benchmarks/results/observers.json]
 """

@@ -21,11 +21,11 @@ class Config:
 
     Attributes:
         inner: What a captured graph runs: "eager" the operators of the graph, "inductor" the kernels that inductor compiles.
-        inputs: How dynamic inputs reach a captured graph. "copy" copies them before each replay; "memcpy_node" lets memcpy
-            nodes of the graph copy them, whose source pointers are set before each replay; "patch" sets the pointers inside
-            the kernels' parameters, so that nothing is copied (verified at capture; falls back to copies where that fails).
-            "auto" uses memcpy nodes for up to four inputs and copies otherwise. "memcpy_node" and "patch" need
-            cuda-bindings.
+        inputs: How dynamic inputs (tensors with a new address in each call) reach a captured graph. "copy" copies them before
+            each replay; "memcpy_node" lets memcpy nodes in the graph copy them, and sets their source pointers before each
+            replay; "patch" sets the pointers inside the kernels' parameters, so that nothing is copied (verified at capture;
+            falls back to copies where that fails). "auto" uses memcpy nodes for up to four inputs and copies otherwise.
+            "memcpy_node" and "patch" need cuda-bindings.
         params: What happens when a parameter has a new address: "rerecord" captures again, "patch" sets the new pointer (graphs
             without gradients only; implies `inputs="patch"`).
         outputs: "clone" returns copies that the caller keeps; "alias" returns tensors that are valid until the next call

@@ -16,7 +16,10 @@ from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded
 
 @dataclass(slots=True)
 class Tally:
-    """A counter: of replays of one recording, with the inputs and bytes that each copies and the bytes held; or of others."""
+    """A counter of replays of one recording, with the inputs and bytes that each replay copies and the bytes it holds.
+
+    Recordings, uncaptured calls and verified replays are counted by a Tally too, of which only `times` is used.
+    """
 
     copies: int = 0
     nbytes: int = 0
@@ -55,7 +58,7 @@ def count_verified() -> None:
 
 
 def count_skip(skip: Skip) -> Skip:
-    """Store and return a Skip, the record of why a graph or function runs uncaptured; at the call in progress by default."""
+    """Store and return a Skip, the reason why something runs uncaptured; if it has no line, add that of the current call."""
     skip = replace(skip, location=skip.location or location_of_call(), at=time.time())
     _skips.append(skip)
     emit(skip)

@@ -219,7 +219,7 @@ def _text(value: Any) -> str:
 
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MAX_COUNT:
-        raise InvalidProfile("a line or dim is missing, or is not a non-negative int")
+        raise InvalidProfile("the field of a source line or dim is missing, or is not a non-negative int")
     return value
 
 

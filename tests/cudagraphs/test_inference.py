@@ -239,7 +239,7 @@ def test_inputs_are_copied_outside_the_graph_if_capture_yields_no_memcpy_nodes(d
 
     def capture_without(runtime, function, copies, *rest):
         if copies:
-            raise CopiesNotFound("the graph has no memcpy nodes for its copies of inputs or outputs number 0")
+            raise CopiesNotFound("some copies of inputs or outputs have no memcpy node in the graph: number 0")
         return capture(runtime, function, copies, *rest)
 
     monkeypatch.setattr(runtime, "capture", capture_without)

@@ -288,7 +288,7 @@ FAULTS = (
     Fault(
         "one tensor as two arguments is taken for two",
         "_functions/arguments.py",
-        "if count > 1 and (same or len(set(map(id, args))) < count) and _same_as(args) != same:",
+        "if (same or len(set(map(id, args))) < count) and _same_as(args) != same:",
         "if False:",
         "test_assigned_state.py",
     ),

@@ -191,7 +191,7 @@ class TestFilesOfTorch:
             assert run(4, 6) == (1, [])  # torch keeps no copy of what it read with this key
 
     def test_cache_artifacts(self, profile, caches):
-        # a key of its own: torch lists an artifact only when it is first written, and loads the last one that it lists for a key
+        # a key of its own: torch lists an artifact only when it is first written, and loads the last one listed for a key
         with torch.compiler.config.patch(job_id="artifacts"):
             with profile.apply():
                 run(4, 6)

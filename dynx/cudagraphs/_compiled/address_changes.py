@@ -18,12 +18,12 @@ class SkipsWrappers(Protocol):
     """A compiled graph that can be called without AOTAutograd's runtime wrappers."""
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `wrapped`, the graph with its wrappers, or the graph itself once they have no effect."""
+        """Return a function that calls `wrapped` (wrappers around the graph), or the graph itself if they can be skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """Data about saved tensors and addresses that the forward, backward and inference graphs of one compilation share."""
+    """Data that the graphs of one compilation (forward, backward, inference) share, such as the addresses of results."""
 
     saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors whose memory is not in a recording
     addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings

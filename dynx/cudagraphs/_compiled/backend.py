@@ -113,7 +113,7 @@ _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
 def _compile_eagerly(
     capture_for: Callable[[GraphModule, Sequence[Any]], Capture], gm: GraphModule, example_inputs: Sequence[Any]
 ) -> Any:
-    """Return the runner that captures a graph, or the graph if it cannot be captured; its operators run without inductor."""
+    """Return a runner that captures the graph's operators; if they cannot be captured, a function that runs them eagerly."""
     return capture_for(gm, example_inputs)(Compiler(partial(_operators_of, gm), _operators_of))
 
 
@@ -132,9 +132,9 @@ class _Compilation:
     facts: SharedFacts = field(default_factory=SharedFacts)
 
     def capture_for(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Capture:
-        """Analyze a graph, and return a function that wraps the compiled graph in the runner that captures it.
+        """Analyze a graph, and return a function that takes the compiled graph and returns the runner that captures it.
 
-        If the graph cannot be captured, that function returns the compiled graph itself.
+        If the graph cannot be captured, the returned function returns the compiled graph itself.
         """
         plan = self._plan(part, gm)
         if self.runtime is None:
@@ -185,7 +185,7 @@ class _Compilation:
 
 
 def _cuda_device(example_inputs: Sequence[Any]) -> torch.device | None:
-    """Return the first CUDA device among the inputs of a graph."""
+    """Return the device of the first CUDA tensor among the inputs of a graph; None if there is no CUDA tensor."""
     devices = (value.device for value in example_inputs if isinstance(value, torch.Tensor))
     return next((device for device in devices if device.type == "cuda"), None)
 

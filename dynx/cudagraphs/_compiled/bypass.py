@@ -13,14 +13,14 @@ from dynx.cudagraphs._search.identity import are_identical
 
 
 class _InnerCall(NamedTuple):
-    """The arguments that AOTAutograd's wrappers passed to the compiled graph, and the results that it returned to them."""
+    """The arguments that AOTAutograd's wrappers passed to the compiled graph, and the results that the graph returned."""
 
     args: tuple[Any, ...]
     results: Sequence[Any]
 
 
 class _UnderWay(threading.local):
-    """The call of the compiled graph that AOTAutograd's wrappers made in the call in progress; one for each thread."""
+    """What AOTAutograd's wrappers passed to the compiled graph, and got back, in the current call; each thread has its own."""
 
     inner: _InnerCall | None = None
 
@@ -28,9 +28,9 @@ class _UnderWay(threading.local):
 class Bypass:
     """A runner that is called without AOTAutograd's wrappers, once a call has shown that they change nothing.
 
-    The wrappers are skipped if the arguments and results of that call were the same objects inside and outside of them, and
-    the graph mutates nothing. What else they do is not needed: they disable autograd, which is disabled already in the calls
-    that skip them, and autocast, on which a replay does not depend.
+    They change nothing if they pass the caller's argument objects on to the graph and return the graph's result objects, and
+    if the graph mutates nothing. They also disable autograd and autocast, which is not needed: they are skipped only in calls
+    without grad mode, and a replay does not depend on autocast.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -49,7 +49,7 @@ class Bypass:
         return results
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `wrapped`, the runner with AOTAutograd's wrappers, or the runner without them."""
+        """Return a function that calls `wrapped` (wrappers around the runner), or the runner itself if they can be skipped."""
         self._is_proven, replay_last = None, self.runner.replay_last
 
         def call(*args: Any) -> Any:

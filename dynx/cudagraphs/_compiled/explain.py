@@ -36,9 +36,9 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
         **kwargs: Keyword arguments of the calls.
 
     Returns:
-        A `CudagraphReport` with, for each graph: every input with its class and why; what cannot be captured, with its line
-        and what to do about it; the pieces that the graph is split into; whether inputs are copied and results cloned,
-        and why; recordings, copies and bytes per call, memory.
+        A `CudagraphReport` with, for each graph: every input with its class, such as "static", and the reason for it; what
+        cannot be captured, with its line and what to do about it; the pieces that the graph is split into; whether inputs
+        are copied and results cloned, and why; numbers of recordings, replays and copies; bytes copied and held.
 
     Raises:
         UsageError: `fn` is not callable.

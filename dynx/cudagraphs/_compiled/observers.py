@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CompiledGraph:
-    """A graph that the backend compiled, with its runners: one for each captured piece, or none if it is not captured."""
+    """A graph that the backend compiled, with its runners: one, or one for each captured piece; none if it runs uncaptured."""
 
     plan: GraphPlan
     runners: Sequence[Runner] = ()

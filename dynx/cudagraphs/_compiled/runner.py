@@ -26,11 +26,11 @@ from dynx.records.cudagraphs import GraphPlan
 class Runner:
     """A compiled graph that runs uncaptured in its first call, and is then captured and replayed.
 
-    Each combination of scalars, generators, addresses of static and managed inputs (parameters and buffers; tensors in the
-    memory of another recording), and layouts that do not follow from the scalars gets a recording of its own.
+    Another recording is made if a call has other scalars, generators, addresses of static inputs (parameters and buffers) or
+    of managed inputs (tensors in the memory of another recording), or layouts, unless these follow from the scalars.
 
     Args:
-        call: The compiled graph; it takes a list of arguments, and empties it.
+        call: The compiled graph, as a function that takes its arguments in a list, and empties the list.
         plan: How the graph is captured.
         config: Options.
         runtime: Where the graph is captured.
@@ -144,9 +144,9 @@ class Runner:
         return recording
 
     def _plan_for(self, args: list[Any]) -> GraphPlan:
-        """Return the plan for a call: the runner's, with layout checks for saved tensors whose memory is not in a recording.
+        """Return the runner's plan, with layout checks added for saved tensors that are not in the memory of a recording.
 
-        Hooks on saved tensors may have replaced them by tensors with another layout.
+        Hooks on saved tensors may have replaced these by tensors with another layout.
         """
         outside = {index for index in self.plan.indices("managed") if args[index].data_ptr() not in self._addresses}
         if not outside:
@@ -164,7 +164,7 @@ class Runner:
         self._use(plan)
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
-        """Call the graph; return None for results that are untouched inputs, since each replay returns those of its call."""
+        """Call the graph; return None in place of inputs that it returns untouched: a replay returns those of its own call."""
         outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None

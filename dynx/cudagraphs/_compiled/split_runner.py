@@ -69,9 +69,9 @@ def split_runner(
 
 
 def saved_outside(gm: GraphModule, plan: GraphPlan) -> set[str]:
-    """Return the names of tensors that a forward graph saves for the backward pass outside of the memory of recordings.
+    """Return the names of tensors that are saved for the backward pass, but are not in the memory of a recording.
 
-    These are arguments, and results of pieces that are not captured.
+    They are arguments of the forward graph, or results of pieces that are not captured.
     """
     inputs = {node.name: spec for node, spec in zip(placeholders(gm), plan.inputs, strict=True)}
     recorded = {name for piece in plan.pieces if not piece.why_uncaptured for name in piece.outputs}
@@ -98,7 +98,10 @@ def _why_uncaptured(part: Sequence[Node], piece: Piece, unsafe: dict[Node, Skip]
 
 
 def _plan_of(piece: Piece, whole: GraphPlan, inputs: dict[Node, GraphInput], captured: Collection[Node]) -> GraphPlan:
-    """Return the plan of a piece, from the plan and the inputs of the whole graph and the nodes that captured pieces return."""
+    """Return the plan of a piece of a graph whose plan is `whole`.
+
+    `inputs` are the inputs of the whole graph; `captured` are the nodes that captured pieces return, at fixed addresses.
+    """
     mutated = mutated_inputs(piece.gm)
     specs = []
     for index, node in enumerate(piece.inputs):
@@ -115,7 +118,7 @@ def _plan_of(piece: Piece, whole: GraphPlan, inputs: dict[Node, GraphInput], cap
 
 
 class _Step(NamedTuple):
-    """A piece of a split graph: its callable, and the slots that it reads inputs from and writes results to."""
+    """A piece of a split graph: its callable, and the slots (indices in a list of values) of its inputs and results."""
 
     call: Call
     inputs: list[int]  # slots
@@ -126,7 +129,7 @@ class _Step(NamedTuple):
 
 
 class SplitRunner:
-    """A runner of the pieces of a split graph, in order, which passes values between them in a list of slots.
+    """A callable that runs the pieces of a split graph in order, and passes values between them in a list of slots.
 
     The first slots hold the arguments of the graph, the others the results of pieces.
     """
@@ -164,7 +167,7 @@ class SplitRunner:
         self._boxed_call = True  # see Runner
 
     def _find_last_uses(self) -> None:
-        """Find the last piece that reads each slot; the value is freed after it."""
+        """Find the last piece that reads each slot; the value in the slot is freed after this piece has run."""
         used_later = {slot for slot in self._outputs if slot is not None}
         for step in reversed(self._steps):
             step.last_used.extend(slot for slot in dict.fromkeys(step.inputs) if slot not in used_later)

@@ -57,8 +57,8 @@ class Arguments:
     def call(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Call a function with these arguments, their tensors replaced by `tensors`.
 
-        `tensors` has one entry for each tensor argument. If one tensor was passed several times, the entry of the first is
-        passed for all of them.
+        `tensors` has one entry for each tensor argument. If one tensor was passed several times, the entry of its first
+        occurrence replaces all of them.
         """
         replacements = iter([tensors[index] for index in same] if (same := _same_as(self.tensors)) else tensors)
         leaves = [next(replacements) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
@@ -89,9 +89,9 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def matcher(arguments: Arguments) -> Match:
-    """Return a function that takes `args` and `kwargs` of a call: it returns their tensors if they have the key of `arguments`.
+    """Return a function that takes the `args` and `kwargs` of a call, and returns their tensors if the call fits `arguments`.
 
-    It returns None if containers, layouts of tensors or other values differ.
+    If containers, layouts of tensors, repeated tensors or other values differ from `arguments`, it returns None.
     """
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key

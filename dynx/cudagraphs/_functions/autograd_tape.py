@@ -101,8 +101,8 @@ class AutogradTape:
     def _gradients(self, edges: Sequence[GradientEdge | None], gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Return the gradient for each edge, given the gradients of the results; None where there is no edge.
 
-        An edge leads to the AccumulateGrad node that the forward pass used; a tensor would lead to its present node, which
-        another recording may have replaced.
+        `torch.autograd.grad` gets edges instead of tensors: an edge leads to the AccumulateGrad node that the forward pass
+        used, while a tensor may have a new node by now, since another recording replaced it.
         """
         used = [edge for edge in edges if edge is not None]
         results = list(self.results.values())
@@ -115,8 +115,8 @@ class AutogradTape:
     def release(self) -> None:
         """Drop the autograd graph, but keep the attributes that custom autograd functions assigned to `ctx`.
 
-        The graph would keep AccumulateGrad nodes of parameters alive that belong to the stream of the capture (if the function
-        used a parameter itself, not its new leaf), and later backward passes would wait for that stream.
+        If the function used a parameter itself, not its new leaf, the graph would keep the parameter's AccumulateGrad node
+        alive. This node belongs to the stream of the capture, and later backward passes would wait for that stream.
         """
         self._held, self._edges = [_attributes(node) for node in nodes_of(self.results.values())], {}
         self.results = {index: result.detach() for index, result in self.results.items()}

@@ -103,7 +103,7 @@ def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
 
 
 def _resized(values: Any, sizes: Sizes, target: Sizes) -> Any:
-    """Return values with tensors padded or narrowed: dimensions of a size in `sizes` get the size in `target`."""
+    """Return `values` with tensors padded or narrowed: a dimension of the size in `sizes` gets the size in `target`."""
     return values if sizes == target else tree_map(partial(_resize, sizes=sizes, target=target), values)
 
 

@@ -35,10 +35,10 @@ def fast_path(
     does not run in a replay. Arguments of other dtypes, sizes, strides, scalars or containers run uncaptured once, then get
     recordings of their own.
 
-    Each call checks that the modules which the function uses are unchanged (attributes and what they hold, parameters and their
-    addresses, submodules, hooks, classes), and so are the tensors, numbers and functions that it reads by name. After a change
-    one call runs uncaptured, and the next is recorded. A function that changes any of this in each call runs uncaptured,
-    with a warning.
+    Each call checks that what the function uses is unchanged: its modules (attributes and what they hold, parameters and their
+    addresses, submodules, hooks, classes), and the tensors, numbers and functions that it reads by name. After a change
+    one call runs uncaptured, and the next is recorded. A function that itself changes any of these in each call runs
+    uncaptured, with a warning.
 
     With `config.buckets` tensors are padded with zeros to the next bucket size, and results are narrowed: few recordings, which
     share their memory, serve all sizes up to the largest bucket. If there are `examples`, all bucket sizes are recorded before
@@ -118,7 +118,7 @@ def _check_arguments(fn: Any, examples: tuple[Any, ...]) -> None:
 
 
 def _check_function(fn: Callable[..., Any]) -> None:
-    """Raise UsageError if changes of what a function uses could not be detected."""
+    """Raise UsageError if later changes of the variables and modules that a function uses could not be detected."""
     if names := unset_closure_variables(fn):
         raise UsageError(
             f"the variable {names[0]}, which {name_of(fn)} uses, has no value yet, so its changes cannot be detected\n"
@@ -126,8 +126,8 @@ def _check_function(fn: Callable[..., Any]) -> None:
         )
     if not modules_of(fn):
         raise UsageError(
-            f"found no nn.Module that {name_of(fn)} uses, so changes of its state cannot be detected\n"
-            "  skip the checks with unsafe_skip_checks=True"
+            f"found no nn.Module that {name_of(fn)} uses, so changes of parameters and attributes cannot be detected\n"
+            "  pass a module, or skip the checks with unsafe_skip_checks=True"
         )
 
 

@@ -59,7 +59,7 @@ def _contents(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield parts of a tensor, of at most 64 MiB (`_COPIED`), that it is split into along its longest dimensions."""
+    """Split a tensor along its longest dimensions, and yield the parts, each of at most 64 MiB (`_COPIED`)."""
     if tensor.nbytes <= _COPIED:
         yield tensor
         return
@@ -93,7 +93,8 @@ def why_not_replayable(
         after: The same arguments, flattened after the call.
         names: Names of the pytree leaves of the arguments, for messages.
         results: Pytree leaves of the results.
-        is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
+        is_part_of_state: Returns whether an argument, such as a module, is accepted although it may change: each call compares
+            its state, or the user has promised that it stays unchanged.
         names_in_code: Names of attributes in the code of the function.
     """
     leaves = zip(before.leaves, after.leaves, strict=True)
@@ -174,6 +175,6 @@ class Mutations(NamedTuple):
 
 
 def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
-    """Return whether tensor arguments share memory that the function mutates, with each other or with tensors it refers to."""
+    """Return whether an argument is in mutated memory, or, if the function mutates arguments, two of them share memory."""
     storages = storages_of(tensors)
     return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

@@ -33,7 +33,7 @@ class GradientPolicy:
         parameters: Pairs of name and parameter, of the parameters that get gradients.
         leaves: Context manager that replaces parameters by new leaf tensors over the same memory.
         allow_unused: Whether parameters and arguments may get no gradient.
-        in_place: Whether the graph writes to `.grad`; autograd sees one input instead of all parameters.
+        in_place: Whether the graph itself writes to `.grad`; in autograd, one dummy input then stands for all parameters.
     """
 
     parameters: tuple[Named, ...]
@@ -126,8 +126,8 @@ class ForwardBackward:
     def replay_backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Replay the backward pass; return the gradients of arguments that require grad, and of the parameters.
 
-        If the graph writes `.grad` itself (`in_place`), one None replaces the gradients of the parameters: autograd sees one
-        input that stands for all parameters.
+        If the graph writes `.grad` itself (`in_place`), one None replaces the gradients of the parameters: in autograd, one
+        dummy input stands for all parameters.
         """
         assert self._backward is not None
         inputs = [_with_layout_of(gradient, result) for gradient, (_, result) in zip(gradients, self._results, strict=True)]
@@ -150,7 +150,7 @@ class ForwardBackward:
         return [*self._accumulate(self._backward, inputs), None]
 
     def _replay_for_arguments(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Return the gradients of the arguments from a replay, and restore the `.grad` of parameters that it overwrites."""
+        """Replay, and return the gradients of the arguments; restore the gradients of parameters that the replay overwrote."""
         written = [gradient for gradient in backward.kept_outputs if gradient is not None]
         before = [gradient.clone() for gradient in written]
         outputs = backward.run(inputs)
@@ -252,9 +252,9 @@ class _Replay(torch.autograd.Function):
 
 
 def _with_layout_of(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of a result with the result's strides and dtype, with which the backward pass was captured.
+    """Return the gradient of a result, copied if its strides or dtype are not those with which the backward pass was captured.
 
-    For example, `sum` passes one expanded element to its input as gradient.
+    For example, if the user sums a result, autograd passes a gradient of one expanded element.
     """
     if gradient.stride() == result.stride() and gradient.dtype == result.dtype:
         return gradient
@@ -265,4 +265,4 @@ def _refuse_mutations(plan: GraphPlan, needs: Sequence[int]) -> None:
     for index in needs:
         if index in plan.mutated:
             name = plan.inputs[index].name
-            raise UsageError(f"the function mutates its argument {name}, which requires grad\n  pass a copy of it")
+            raise UsageError(f"the function mutates its argument {name}, which requires grad\n  let it change a copy instead")

@@ -31,7 +31,7 @@ _are_at = address_check()
 class GradsInPlace:
     """A compiled graph whose replays add the gradients of parameters into their `.grad`, in the memory of the recording.
 
-    It is recorded as a function of its arguments without parameters and buffers, which are read at their addresses.
+    Parameters and buffers are read at their addresses; the graph is recorded as a function of its other arguments.
 
     Args:
         call: The compiled graph.
@@ -82,7 +82,7 @@ class GradsInPlace:
         return gradients
 
     def _with_buffers(self, results: Any) -> Any:
-        """Return the results with the buffers of this call instead of those of the capture: the model may assign them."""
+        """Return the results, with the buffers of this call, not of the capture, since the model may assign these results."""
         return type(results)(
             self.static_args[self._returned_buffers[index]] if index in self._returned_buffers else result
             for index, result in enumerate(results)
@@ -113,7 +113,7 @@ class GradsInPlace:
 
 
 class _StaticArgs(State):
-    """The state of the graph: addresses of parameters and buffers, which of them require grad, and grad mode."""
+    """What recordings depend on besides arguments: parameters and buffers, their addresses and requires_grad, and grad mode."""
 
     def __init__(self, owner: GradsInPlace) -> None:
         self._owner = owner

@@ -50,8 +50,8 @@ def graphed(
 
     Like `torch.cuda.make_graphed_callables`, but less restricted: arguments may be keyword arguments, containers and objects
     other than tensors; other layouts of arguments, train or eval mode, and calls with or without gradients are recorded when
-    they occur; changes of a module's state are detected; gradients are copies, so that they can accumulate over backward
-    passes; a forward pass may run again before the backward pass of an earlier one.
+    they occur; changes of a module are detected (parameters, buffers, attributes); gradients are copies, so that they can
+    accumulate over backward passes; the forward pass may run several times before its backward passes.
 
     A module is returned with its `forward` replaced, so that its own hooks run (`del module.forward` restores it); a
     function is wrapped.
@@ -195,7 +195,7 @@ def _all_or_none(callables: Sequence[Any]) -> Iterator[None]:
 
 
 def _trained_params(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
-    """Return names and parameters that require grad; a parameter with several names once, with its first name."""
+    """Return the parameters that require grad, with their names; a parameter with several names only with the first."""
     params = [named for module in modules for named in module.named_parameters() if named[1].requires_grad]
     return list({id(param): (name, param) for name, param in reversed(params)}.values())[::-1]
 

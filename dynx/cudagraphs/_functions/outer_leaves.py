@@ -56,9 +56,9 @@ def leaves_besides(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> list[L
 
 
 def refuse_those_alive(leaves: Sequence[Leaf]) -> None:
-    """Raise UsageError if a leaf is alive after its graph was freed, and restore its previous `.grad` tensor.
+    """Raise UsageError if a leaf tensor is alive after the autograd graph was freed; restore its previous `.grad` first.
 
-    Each replay would add to the `.grad` tensor that the capture created, not to the tensor's present `.grad`.
+    Such a tensor is the user's: each replay would add to the `.grad` that the capture created, not to its present `.grad`.
     """
     alive = [(tensor, leaf) for leaf in leaves if (tensor := leaf.tensor()) is not None]
     for tensor, leaf in alive:

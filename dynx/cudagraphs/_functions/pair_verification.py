@@ -28,7 +28,7 @@ class PairVerification:
         self._tape: AutogradTape | None = None  # of the forward pass that was compared last, for its backward pass
 
     def forward(self, run: Run, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the forward pass, compare its results with those of an uncaptured run, and return them."""
+        """Replay the forward pass, compare its results with those of an uncaptured run, and return the replay's results."""
         self._tape = None
         if self._left == 0:
             return run(tensors)

@@ -28,7 +28,7 @@ class RawGraph:
         return self._captured.raw_cuda_graph()
 
     def instantiate(self) -> None:
-        """Instantiate the graph again after changes, like `torch.cuda.CUDAGraph.instantiate`; synchronizes with the device.
+        """Instantiate the graph again after you modified it, as `torch.cuda.CUDAGraph.instantiate` does; waits for the device.
 
         Replays still set the pointers to inputs and results, in memcpy nodes or kernels, as they did before.
         """

@@ -58,7 +58,7 @@ _NEVER_REPEATED = 8  # unrecorded states, or keys of deleted objects, after whic
 
 
 class RecordedCallable(Protocol):
-    """The callable that `fast_path`, `graphed` and `train_step` return, which replays recordings of the user's function."""
+    """What `fast_path`, `graphed` and `train_step` return: a callable that replays recordings of the user's function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Replay a recording for these arguments, capture one, or run the function uncaptured; return the function's result."""
@@ -85,13 +85,14 @@ class RecordingPolicy:
 
     Attributes:
         make: Captures a call, and returns the recording.
-        mutable: Returns tensors besides the arguments that the function may mutate.
-        kept_outputs: Returns tensors besides the results that a recording writes and keeps, such as gradients.
-        memory: Returns tensors besides the arguments that a call may write to, and that `Config(verify=n)` restores after
-            uncaptured runs; None if they are those of `mutable`.
-        is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
+        mutable: Returns tensors that the function may mutate, apart from its arguments.
+        kept_outputs: Returns tensors, such as gradients, that a recording writes and keeps in addition to its results.
+        memory: Returns tensors that a call may write to, apart from its arguments, so that `Config(verify=n)` restores them
+            after uncaptured runs; None if they are those of `mutable`.
+        is_part_of_state: Returns whether an argument, such as a module, is accepted although it may change: each call compares
+            its state, or the user has promised that it stays unchanged.
         original: What `copy.deepcopy` and pickle copy instead of the recorded function; None copies the captured function.
-        advice: Advice in the message that names what the function assigns and a replay would not.
+        advice: What the error message tells the user to do if the function assigns what a replay would not assign.
         on_replay: Called with the recording after each replay.
         on_switch: Called with a recording when it becomes the one that the next call tries first.
         patches_params: Whether the function gets parameters as arguments, whose pointers are set before each replay.
@@ -110,7 +111,7 @@ class RecordingPolicy:
 
 
 class RecordedFunction:
-    """A function that runs uncaptured once for each layout of arguments and each state, and is then captured and replayed."""
+    """A function that runs uncaptured once for each layout of arguments and state of what it uses, and then is replayed."""
 
     def __init__(
         self,
@@ -252,9 +253,9 @@ class RecordedFunction:
                     break
 
     def _move(self, key: Key) -> Key:
-        """Move the first call and the recordings from `key` to the key of the present state; return this new key.
+        """Store what is known about `key` (first call, recordings) under the key of the present state; return the new key.
 
-        The two keys differ if the state checks more values since the capture.
+        The new key has more parts if the capture has shown that more values have to be checked.
         """
         new = key[0], self._state.key()
         if key in self._first_calls:
@@ -383,7 +384,7 @@ class RecordedFunction:
         return recording
 
     def _verify(self, recording: Replayable, call: Call) -> None:
-        """Compare the next replays of a recording with uncaptured runs, unless these change what cannot be restored."""
+        """Compare the next replays with uncaptured runs, unless these would advance an iterator that nothing restores."""
         if what := advanced_by(self._function, is_checked=self._is_checked):
             why = f"it uses a {what}, which an uncaptured run would advance and nothing restores"
             notify(f"{self.name} is not verified: {why}\n  pass what it takes as an argument: a replay takes none")
@@ -391,16 +392,16 @@ class RecordedFunction:
         recording.verify(call, self._policy.memory or self._policy.mutable, self.name, self._config.verify)
 
     def _warn_about_changed_state(self, what: str) -> None:
-        """Warn that the function itself changes the checked state, unless this is the first time, when it may fill a cache."""
+        """Warn when the function itself changes the checked state for the second time; the first time, it may fill a cache."""
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
             text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
             warn_or_raise(f"{text}\n  {self._policy.advice}", self._config)
 
     def _warn_about_new_objects(self) -> None:
-        """Count a key whose objects were deleted before it was recorded; warn if that happens often.
+        """Count a call that cannot be recorded since objects in its key were deleted; warn if that happens often.
 
-        It happens if each call gets a new function as an argument, for example.
+        This happens, for example, if each call gets a new function as an argument.
         """
         self._times_objects_died += 1
         if self._times_objects_died >= _NEVER_REPEATED and not self.recordings:
@@ -424,7 +425,7 @@ class RecordedFunction:
             self._first_calls.clear()
 
     def warn_once(self, text: str, about: str = "") -> None:
-        """Warn once for each `about`, or else for each `text`; with `config.or_error`, raise CaptureError each time."""
+        """Warn with `text`, once for each `about` (default: `text`); with `config.or_error`, raise CaptureError each time."""
         if (about or text) not in self._warned or self._config.or_error:
             self._warned.add(about or text)
             warn_or_raise(text, self._config)

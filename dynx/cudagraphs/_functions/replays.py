@@ -35,7 +35,7 @@ class FirstCall(NamedTuple):
 
 
 def runner_of(recording: Replayable, tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return the `run` method of a recording, under `torch.no_grad` if it copies or returns arguments that require grad."""
+    """Return the `run` method of a recording, under `torch.no_grad` if replays copy or return arguments that require grad."""
     if recording.may_return_arguments and any(tensor.requires_grad for tensor in tensors):
         return torch.no_grad()(recording.run)
     return recording.run
@@ -60,9 +60,9 @@ def results_of(
 
 
 def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
-    """Return `first`; if the function mutates arguments, its `mutations` then include the memory of the recording's results.
+    """Return `first`, with the memory of the recording's results added to `mutations` if the function mutates arguments.
 
-    A result that is not cloned may be an argument of the next call: its replay would write the results to this memory, and
+    A result that is not cloned may be an argument of the next call. The replay would write new results to its memory, and
     then copy the mutated argument back over them.
     """
     if first.mutations is None or not first.mutations.has_arguments:
@@ -74,7 +74,7 @@ def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
 def without_shared_memory(match: Match, mutations: Mutations) -> Match:
     """Return a match function that also rejects arguments which share memory that the function mutates.
 
-    A recording copies each argument to memory of its own, so that a mutation of one would not change the other.
+    A recording copies each argument to separate memory: a mutation of one would not change another that shares its memory.
     """
 
     def match_separate(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:

@@ -58,9 +58,9 @@ def train_step(
 
     Each call checks the modules that the loss uses, as `fast_path` does, the addresses of the parameters and which of them need
     gradients, and the groups, options and state of the optimizer. A tensor that the loss assigns to an attribute is in the
-    recording's memory, which replays overwrite: to read it after the step, return it from the loss. A loss that changes a
-    number in each call runs uncaptured, with a warning. Pass a learning rate that changes as a tensor: each new number needs
-    another recording.
+    recording's memory, which replays overwrite: to read it after the step, return it from the loss. A loss function that
+    changes a Python number in each call, such as a counter, runs uncaptured, with a warning. If the learning rate changes,
+    make it a tensor: each new number needs another recording.
 
     Args:
         fn: Returns the loss (a tensor of one element), or a tuple that begins with it. Called with the arguments of the step.
@@ -131,7 +131,7 @@ def _enabled_scaler(scaler: torch.amp.GradScaler | None, optimizer: Any) -> torc
 
 
 def _check_tensors(examples: Sequence[Any], trained: Sequence[tuple[str, torch.Tensor]], runtime: Runtime | None) -> None:
-    """Raise UsageError if an example or a parameter is on another device, or a replay could not train a parameter."""
+    """Raise UsageError if an example or a parameter is not on the runtime's device, or a replay could not train a parameter."""
     check_examples(examples, None if runtime is None else runtime.device)
     if runtime is not None:
         check_parameters(trained, runtime.device)
@@ -139,7 +139,7 @@ def _check_tensors(examples: Sequence[Any], trained: Sequence[tuple[str, torch.T
 
 
 def _record_phases(record: Callable[[_Phase], RecordedFunction], accumulate: int) -> list[RecordedFunction]:
-    """Return a recorded function for each call over which gradients accumulate; all but the first and last share one."""
+    """Return a recorded function for each call over which gradients accumulate; calls between the first and last share one."""
     phases = [_Phase(number == 0, number == accumulate - 1) for number in range(accumulate)]
     recorded = {phase: record(phase) for phase in dict.fromkeys(phases)}
     return [recorded[phase] for phase in phases]

@@ -14,7 +14,7 @@ from dynx._torch.ops.schemas import schema_of
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A GraphModule of some nodes of a graph, with the nodes of the whole graph that it takes and returns."""
+    """A part of a graph as a GraphModule; its inputs and results are given as nodes of the whole graph."""
 
     gm: GraphModule
     inputs: tuple[Node, ...]  # nodes of the whole graph, also of other pieces

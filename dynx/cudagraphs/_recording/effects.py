@@ -14,7 +14,7 @@ from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in, bytes_of
 
 
 class Effects(NamedTuple):
-    """What a run returned or raised, and the RNG states and the contents of memory that it wrote to, after and before it."""
+    """What a run returned or raised, and the bytes of memory that it wrote to and the RNG states, both after and before it."""
 
     results: list[Any]
     written: Bytes
@@ -73,7 +73,7 @@ def text_of(error: Exception | None) -> str:
 
 
 def _difference(value: Any, actual: Any, varied: Any) -> str:
-    """Return how the result `actual` differs from the expected `value`, except where `varied` differs too; "" if not."""
+    """Return how `actual` differs from `value`, ignoring elements in which `varied` differs from `value` too; "" if not."""
     if not isinstance(value, torch.Tensor) or not isinstance(actual, torch.Tensor):
         is_same = type(value) is type(actual) and (value is actual or isinstance(value, torch.Tensor) or value == actual)
         return "" if is_same else f"{actual!r} instead of {value!r}"

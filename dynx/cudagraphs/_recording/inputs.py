@@ -57,7 +57,7 @@ def copyable_in_graph(args: Sequence[Any], plan: GraphPlan) -> tuple[int, ...]:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether a memcpy copies the values of a tensor, as it does if the tensor is dense and not complex.
+    """Return whether a copy of a tensor's bytes has the same values: whether the tensor is dense and not complex.
 
     A complex tensor may have its conjugate bit set in one call and not in another.
     """
@@ -84,7 +84,7 @@ def own_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copier(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """Return a function that calls `own_copy` on this tensor, but reads its layout only once."""
+    """Return a function that copies this tensor as `own_copy` does; if the tensor is dense, its layout is read only here."""
     if type(tensor) is not torch.Tensor or not is_dense(tensor):
         return partial(own_copy, tensor)
     allocate = allocator_like(tensor)
@@ -104,7 +104,7 @@ def _unexpanded(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Return whether elements may share memory: a stride is less than the extent of the dimensions with smaller strides."""
+    """Return whether elements may share memory: whether a stride is less than what dimensions with smaller strides span."""
     below = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
         if size > 1 and stride < below:
@@ -121,7 +121,8 @@ def _stage(
 ) -> Stage:
     """Return a function that copies a call's inputs to the recording's buffers, in as few operations as possible.
 
-    If the graph mutates inputs, this function returns another, which copies the mutated buffers back after the replay.
+    If the graph mutates inputs, the returned function returns another one, which copies the mutated buffers back to the
+    inputs; it is called after the replay.
     """
 
     def copy_none(args: Sequence[Any]) -> None:

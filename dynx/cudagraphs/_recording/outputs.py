@@ -55,7 +55,10 @@ class Results:
         return [] if is_for_autograd else overlapping_groups(outputs, self._cloned(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
-        """Return the index of a result saved for backward, or None: while it is alive, the recording's memory is in use."""
+        """Return the index of the first result that is saved for the backward pass; None if there is none.
+
+        While this tensor is alive, a backward pass may still read the recording's memory.
+        """
         if self._plan.part != "forward":
             return None
         return next((index for index in _tensors(outputs) if index >= self._plan.user_outputs), None)
@@ -123,7 +126,7 @@ def _result_maker(
     unguarded: list[int],
     guarded: list[int],
 ) -> Callable[[Clones], list[Any]]:
-    """Return a function that takes the clones that the graph made and returns the list of results; specialized, to be fast.
+    """Return a function that takes the clones that the graph made, and returns the list of results of a replay.
 
     Args:
         outputs: The recording's own results.

@@ -37,7 +37,7 @@ class RandomStates(NamedTuple):
         return cls(states, generators, [generator.get_state() for generator in generators])
 
     def changed_since(self, other: RandomStates) -> set[str]:
-        """Return the names of global states, shared by all threads (not those of `generators`), that differ from `other`."""
+        """Return the names of RNG states shared by all threads (all but those of `generators`) that differ from `other`."""
         return {what for what, state in self.states.items() if not is_same(state, other.states.get(what, state))}
 
     def put_back(self) -> None:

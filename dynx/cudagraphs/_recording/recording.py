@@ -34,7 +34,7 @@ class Recording:
     """One captured graph, which is replayed for calls with the same scalars and the same addresses of static inputs.
 
     A recording whose results are read after replays of other recordings needs a memory `pool` of its own. For a backward pass,
-    `forward` is the captured forward pass, whose random numbers it may draw again.
+    `forward` is the captured forward pass, whose random numbers the backward pass may draw again.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Recording:
 
 
 def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list[int]:
-    """Return the indices of results saved for the backward pass in the recording's memory, that is, without parameters."""
+    """Return the indices of results that are saved for the backward pass in the recording's memory: all but parameters."""
     if plan.part != "forward":
         return []
     params = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}

@@ -38,7 +38,7 @@ def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 class RestoredMemory(OperatorMode):
-    """A dispatch mode that on exit restores memory that operators wrote to, except memory that was allocated in the mode.
+    """A dispatch mode that on exit restores the memory that operators wrote to, except memory that they allocated in the mode.
 
     It does not see writes of kernels that are not operators, as in compiled functions, nor writes that an operator's schema
     does not declare, such as the statistics of batch normalization: pass tensors that these may write to as `tensors`.

@@ -76,7 +76,7 @@ class _Generations:
         return [*map(_alias, self._shown)]
 
     def _invalidate(self, frame: FrameType | None) -> None:
-        """Make aliases that are in use raise from now on, since the call of `frame` overwrites their memory."""
+        """Make aliases that are still in use raise when they are read: the call that `frame` makes overwrites their memory."""
         previous = self._code, self._instruction
         current = previous if frame is None else (frame.f_code, frame.f_lasti)
         for index, handle in enumerate(self._handles):

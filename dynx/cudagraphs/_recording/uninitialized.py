@@ -29,7 +29,7 @@ _RESIZE = {_aten.resize_, _aten.resize_as_}
 
 
 class FilledMemory(OperatorMode):
-    """A dispatch mode that fills uninitialized memory with zeros, or with garbage: NaN, or 1 in integers, a valid index."""
+    """A dispatch mode that fills uninitialized memory with zeros, or with garbage: NaN, or 1 (a valid index) for integers."""
 
     def __init__(self, fill: Fill) -> None:
         super().__init__()

@@ -21,7 +21,8 @@ class PythonDraws:
     """A detector of calls of a function that draw random numbers of Python or NumPy.
 
     Attributes:
-        is_suspected: Whether numbers were drawn during the last `run`, perhaps by another thread; False if that was profiled.
+        is_suspected: Whether numbers were drawn during the last `run`, perhaps by another thread. False if a profile function
+            watched that run: then it is known whether this thread drew them.
     """
 
     def __init__(self) -> None:
@@ -29,9 +30,9 @@ class PythonDraws:
         self._is_watched = False
 
     def run(self, function: Callable[[], Any]) -> tuple[Any, str]:
-        """Call the function; return its result, and a text that says which random numbers of Python it draws, and where.
+        """Call the function; return its result, and a text that says which random numbers it draws, and where.
 
-        The text is "" if the function is not known to draw any.
+        The text is "" if the function is not known to draw random numbers of Python or NumPy.
         """
         self.is_suspected, before, spy = False, _states(), _Spy()
         if not self._is_watched or not spy.can_watch:

@@ -16,7 +16,7 @@ from dynx.cudagraphs._refusals.python_draws import place_of
 class ReadsOfGrad(TorchFunctionMode):
     """A torch function mode that notes where user code reads a `.grad` that is still as it was before the function was called.
 
-    Before a replay, `.grad` is not compared with that of the capture. Reads by torch itself, as in `zero_grad`, are not noted.
+    Replays do not check that `.grad` is still the tensor that the capture read. Reads by torch itself are not noted.
 
     Attributes:
         found: A text that names the line of the first read; "" if there was none.

@@ -32,7 +32,7 @@ class WorkspacesFreed(CaptureFailed):
 
 
 class CaptureStream:
-    """A CUDA stream that only captures use, the memory pool of its cuBLAS workspaces, and the order of replays (`order`).
+    """A CUDA stream used only for captures, with the memory pool of its cuBLAS workspaces, and the order of replays (`order`).
 
     Args:
         device: Index of the device.

@@ -42,7 +42,7 @@ class CudaRuntime:
     Args:
         device: The device; None for the device that is current now.
         pool: Memory pool of all graphs; None creates one that lives as long as graphs use it.
-        stream: Stream to capture on; None for a stream that only captures use.
+        stream: Stream to capture on; None for a stream that is used only for captures.
         capture_error_mode: As in `torch.cuda.graph`.
     """
 
@@ -265,9 +265,10 @@ class CudaCapturedGraph:
         self.replay: Callable[[], None] = self._replay_first if draws.are_bare else draws.advancing(replay_of(self.graph))
 
     def _replay_first(self) -> None:
-        """Replay a graph that draws no random numbers through torch; let later replays call the driver, which is faster.
+        """Replay the graph through torch; let later replays call the driver, which is faster.
 
-        Later replays use torch too if cuda-bindings is not installed, or if this version's `CUDAGraph.replay` runs hooks.
+        Used for graphs that draw no random numbers. If cuda-bindings is not installed, or `CUDAGraph.replay` runs hooks in this
+        version of torch, later replays use torch too.
         """
         replay = replay_of(self.graph)
         replay()

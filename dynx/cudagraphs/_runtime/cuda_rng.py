@@ -28,7 +28,7 @@ from dynx.errors import CaptureFailed
 
 
 class DrawWatch(OperatorMode):
-    """A dispatch mode that notes the offsets at which operators draw random numbers in a capture.
+    """A dispatch mode that notes where operators draw in a capture: the offsets in the generator's sequence of random numbers.
 
     Args:
         generator: The default generator of the device.
@@ -140,10 +140,10 @@ class Draws:
         return not self.offsets and not self.end and len(self.generators) == 1
 
     def repeat(self, forward: Draws) -> set[bool]:
-        """Return, as a set, whether draws repeat draws of the forward pass: {True} if all do, {False} if none does.
+        """Return a set that holds, for each draw of this graph, whether it repeats a draw of the forward pass.
 
-        It has both values if some do, and is empty if there are no draws. A graph without draws that restores an offset counts
-        as a repetition: {True}.
+        The set is {True} if all draws do, {False} if none does, {True, False} if some do, and empty if there are no draws.
+        It is {True} too for a graph without draws that restores an offset.
         """
         return {offset < forward.after for offset in self.offsets} or ({True} if self.was_restored else set())
 
@@ -169,7 +169,7 @@ class Draws:
         return replay_again
 
     def advancing(self, replay: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that replays the graph; it restores the generator's offset if the captured function did so too."""
+        """Return a function that replays the graph, and restores the generator's offset if the captured function did."""
         if self.end or not self.offsets:
             return replay
         generator = self.generators[0]

@@ -27,14 +27,14 @@ class RngStates:
         self.final_index = self._begin
 
     def record_draw(self, before: torch.Tensor) -> int | None:
-        """Append the current RNG state if an operator drew random numbers, so that it differs from the state `before`.
+        """Append the current RNG state if it differs from `before`, the state before an operator: the operator drew numbers.
 
         Returns:
             The index of `before`; None if the operator drew no random numbers.
 
         Raises:
-            CaptureFailed: `before` is none of these states, since a seed was set; or some draws repeat those of the forward
-                pass, and others do not.
+            CaptureFailed: `before` is none of the states that are known, since a seed was set; or some draws repeat those of
+                the forward pass, and others do not.
         """
         if torch.equal(before, torch.get_rng_state()):
             return None

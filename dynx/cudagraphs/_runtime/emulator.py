@@ -229,9 +229,10 @@ class EmulatedGraph:
         self._targets = list(tensors)
 
     def _check_layouts(self, copies: Sequence[int], fixed_end: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Raise CaptureFailed if a tensor's layout differs from that of the memory it is copied to or from in the graph.
+        """Raise CaptureFailed if the layout of a tensor, set as one end of a captured copy, differs from that of the other end.
 
-        `fixed_end` is the index of the argument of `copy_` that stays the captured one: 0 for the target, 1 for the source.
+        `fixed_end` is the index of the other end, which stays as captured, in the arguments of `copy_`: 0 for the target, 1 for
+        the source.
         """
         assert self._steps is not None
         for index, tensor in zip(copies, tensors, strict=True):
@@ -412,7 +413,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _fill_with_garbage(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
-    """Fill tensors with NaN, and integer tensors with `integers` or their largest value, so that tests detect reads of them."""
+    """Fill tensors with NaN, or integers with `integers` (default: the largest value), so that tests detect reads of them."""
     for tensor in tensors:
         with torch.no_grad(), torch.inference_mode(tensor.is_inference() or torch.is_inference_mode_enabled()):
             if tensor.is_floating_point() or tensor.is_complex():

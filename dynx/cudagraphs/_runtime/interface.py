@@ -30,8 +30,8 @@ class CapturedGraph(Protocol):
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
         """Set the tensors that the graph reads as inputs in the next replay.
 
-        In a graph of `capture`, they become the sources of the captured copies of inputs; in a graph of `capture_patched`,
-        pointers in the parameters of kernel nodes are set to them.
+        In a graph from `Runtime.capture`, they become the sources of the captured copies of inputs. In a graph from
+        `Runtime.capture_patched`, the pointers to inputs in the parameters of nodes are set to their addresses.
 
         Args:
             tensors: One tensor for each input, of the sizes, strides and dtype of the capture.
@@ -101,10 +101,10 @@ class Runtime(Protocol):
         generators: Sequence[torch.Generator] = (),
         forward: Any = None,
     ) -> CapturedGraph:
-        """Capture copies of inputs, a function of the copies, and copies of selected outputs; no tensor is changed.
+        """Capture, in one graph, copies of inputs, a function that takes these copies, and copies of selected outputs.
 
-        Graphs of one pool share the memory of intermediate tensors: a replay may overwrite the outputs of graphs that were
-        captured later.
+        The capture itself changes no tensor. Graphs of one pool share the memory of intermediate tensors: a replay may
+        overwrite the outputs of graphs that were captured later.
 
         Args:
             function: Called with the copies of the inputs; called again if the capture has to be repeated.
@@ -129,7 +129,7 @@ class Runtime(Protocol):
 
         Args:
             function: Called with tensors like `inputs` in each capture.
-            inputs: Example inputs, which only give sizes, strides, dtypes and values.
+            inputs: Example inputs; the captures use copies of them, not their memory.
             select_clones: Returns the outputs that memcpy nodes copy to the tensors of `set_targets`.
             pool: Memory pool of the graph; None for the pool that the runtime's graphs share.
 

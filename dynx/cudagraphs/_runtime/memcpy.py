@@ -57,7 +57,7 @@ class CopiesNotFound(CaptureFailed):
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
     """Find the memcpy node of each copy by its target and source address.
 
-    The target address does not identify the node: the captured function may copy other tensors to it.
+    The target address alone does not identify the node: the captured function may copy other tensors to that address.
 
     Args:
         nodes: The memcpy nodes of a graph, with their addresses.
@@ -72,10 +72,10 @@ def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy])
     node_at = dict(nodes)
     expected = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
     if missing := [str(index) for index, addresses in enumerate(expected) if addresses not in node_at]:
-        raise CopiesNotFound(f"the graph has no memcpy nodes for its copies of inputs or outputs number {', '.join(missing)}")
+        raise CopiesNotFound(f"some copies of inputs or outputs have no memcpy node in the graph: number {', '.join(missing)}")
     return [node_at[addresses] for addresses in expected]
 
 
 def extent(tensor: torch.Tensor) -> int:
-    """Return the number of elements of memory from the first to the last element of a tensor that is not empty."""
+    """Return how many elements of memory a nonempty tensor spans, from its first to its last element, gaps included."""
     return sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)) + 1

@@ -38,7 +38,7 @@ def select_runtime(
         config: The configuration; its `runtime` is "auto", "cuda" or "emulator".
         device: Device of the CUDA runtime; None for the current one.
         pool: Memory pool of all graphs of the CUDA runtime; None creates pools as needed.
-        stream: Stream to capture on; None for a stream that only captures use (another one for each calling stream).
+        stream: Stream to capture on; None for a stream used only for captures (another one for each calling stream).
         capture_error_mode: As in `torch.cuda.graph`.
     """
     if config.runtime == "emulator":

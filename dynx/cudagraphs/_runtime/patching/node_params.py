@@ -110,7 +110,7 @@ class InputPointers:
         self.set = self._make_single_setter() if inputs == 1 else self._set_all
 
     def _make_single_setter(self) -> Callable[[Sequence[torch.Tensor]], None]:
-        """Return a function that sets the pointers to a single input, in as few steps as possible."""
+        """Return a function that sets the pointers of a graph with one input, in as few steps as possible."""
         current, context, set_all = self._current, self._context, self._set_all
         cells, updates = tuple(self._cells[0]), tuple(self._updates[0])
 
@@ -194,6 +194,6 @@ def _check_error(error: int) -> None:
 
 
 def _bind(function: Any, executable: ctypes.c_void_p, *arguments: Any) -> Callable[[], int]:
-    """Return a driver function with its arguments bound; `executable` by reference, since instantiation changes its value."""
+    """Return a driver function with its arguments bound; each call reads `executable` anew, since instantiation changes it."""
     function.argtypes, function.restype = [ctypes.c_void_p] * (1 + len(arguments)), ctypes.c_int
     return partial(function, executable, *(ctypes.c_void_p(int(argument)) for argument in arguments))

@@ -41,7 +41,7 @@ class AddressRange(NamedTuple):
 
 
 class InputPointer(NamedTuple):
-    """A word of a node's parameters that points to an input."""
+    """A word (8 aligned bytes) of a node's parameters that points to an input."""
 
     node: int  # index
     field: int  # index in `NodeParams.fields`
@@ -189,7 +189,7 @@ def _is_other_address(
 def _stale_part(
     word: int, second_word: int, device_memory: Sequence[AddressRange], host_memory: Sequence[AddressRange]
 ) -> slice | None:
-    """Return which bytes of a word are padding: all of a host address, or four with the lower half of an address; else None."""
+    """Return which bytes of a word are padding: all of a host address, or four, the lower half of any address; None if none."""
     if _contains(host_memory, word) and _contains(host_memory, second_word):
         return slice(0, _WORD)
     for half in (0, 4):
@@ -229,7 +229,7 @@ def _scan_partial_words(index: int, field: int, of_first: Sequence[Field], of_se
 
 
 def _input_at(word: int, second_word: int, inputs: Sequence[tuple[AddressRange, AddressRange]]) -> int | None:
-    """Return the index of the input to which both words point, at the same offset (its end included); None if there is none."""
+    """Return the index of the input to which both words point, at the same offset (up to its end); None if there is none."""
     pointed = [
         index
         for index, (first, second) in enumerate(inputs)

@@ -52,7 +52,7 @@ def make_verified_setter(
     Args:
         first: The graph, captured with `input_sets[0]`.
         second: A graph captured with `input_sets[1]`.
-        capture_again: Captures another graph with one of these sets.
+        capture_again: Captures another graph with one of the `input_sets`.
         input_sets: Two sets of copies of the inputs, as `spread_copies` makes them.
         inputs: The inputs of which these are copies, to which the graph must not point.
         select_clones: Returns the outputs that the graph copies to targets.
