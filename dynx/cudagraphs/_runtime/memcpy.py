@@ -57,7 +57,7 @@ class CopiesNotFound(CaptureFailed):
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
     """Find the memcpy node of each copy by its target and source address.
 
-    The target address alone does not identify the node: the captured function may copy other tensors to that address.
+    The target address does not suffice to identify the node: the captured function may copy other tensors to that address.
 
     Args:
         nodes: The memcpy nodes of a graph, with their addresses.
