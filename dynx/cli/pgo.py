@@ -37,7 +37,9 @@ def add_to(commands: Subparsers) -> None:
     kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format; converts torch's format")
     kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
 
-    kind.add_argument("--dims", action="store_true", help="print the dynamic sources with their dims, for torch 2.13 or newer")
+    kind.add_argument(
+        "--dims", action="store_true", help="print the dynamic sources with their dims, a form that torch reads from 2.13 on"
+    )
 
     diff = action("diff", _diff, "print the sizes in which two profiles differ; exit code 1 if there are any")
     diff.add_argument("before", type=Path, help=file_help)

@@ -291,6 +291,9 @@ def test_graphed_raises_for_unsupported_modules_and_arguments(device, graph):
     run(random_batch(device).requires_grad_() * 1)
     with pytest.raises(UsageError, match="the function mutates its argument x, which requires grad"):
         run(random_batch(device).requires_grad_() * 1)
+    x = random_batch(device).requires_grad_() * 1
+    run = graph(lambda x: x.clone().add_(1) * 2, random_batch(device))  # as the error advises
+    torch.testing.assert_close(run(x), (x + 1) * 2)
     with pytest.raises(UsageError, match="warmup=0"):
         graph(batch_norm_mlp(device), random_batch(device), warmup=0)
     with pytest.raises(UsageError, match="2 callables, but sample arguments for 1"):

@@ -108,7 +108,9 @@ def _inputs(module: ModuleType, factory: str | None, found: target.Target) -> li
     make = _named(module, factory or "inputs", found, "--inputs")
     made = make() if callable(make) else make
     if not isinstance(made, (list, tuple)):
-        raise UsageError(f"{factory or 'inputs'} did not return a list\n  return a list with the arguments of each call")
+        raise UsageError(
+            f"{factory or 'inputs'} did not return a list\n  return a list with a tuple of arguments for each call"
+        )
     return list(made)
 
 

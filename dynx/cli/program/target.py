@@ -114,7 +114,7 @@ def _origin(name: str) -> str:
 
 
 def _imported_as(name: str, path: Path) -> ModuleType:
-    """Import a file whose name belongs to another module, such as `random.py`, or is not a module name, such as `3.py`."""
+    """Import a file as module `name`, if its own name is that of another module (`random.py`) or no module name (`3.py`)."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -112,7 +112,8 @@ class Trial:
             count: How many results of the uncaptured run are compared; None for all.
 
         Returns:
-            Whether to compare later replays; False, with a DynxWarning that says why, if the run cannot be repeated.
+            Whether to compare later replays. False, with a DynxWarning that says why, if the uncaptured run raised, or if two
+            of them differ from each other.
         """
         first = self._first._replace(results=self._first.results[:count])
         if isinstance(first.error, torch.OutOfMemoryError):

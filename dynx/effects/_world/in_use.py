@@ -16,7 +16,8 @@ from dynx.effects._world.layout import attributes_of, is_of_torch
 def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
     """Yield variables to copy: the attributes of torch's active dispatch and function modes, and dicts of global module hooks.
 
-    The root logger, functions of custom operators and classes of modes are passed to `copy`, which collects such objects.
+    The root logger, functions of custom operators and classes of modes are passed to `copy` instead, which collects them:
+    `variables_found` then yields the variables that they use.
     """
     copy(logging.root)
     for functions in functions_of_custom_ops(_is_not_of_torch):
