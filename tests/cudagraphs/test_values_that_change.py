@@ -93,11 +93,11 @@ class Doubled(torch.overrides.TorchFunctionMode):
 
 
 def test_call_under_a_mode_of_torch_does_as_the_mode_says():
-    run, x, mode = cudagraphs.fast_path(lambda x: torch.relu(linear(x)), config=EMULATOR), torch.ones(2, 3), Doubled()
+    run, x, mode = cudagraphs.fast_path(lambda x: torch.relu(linear(x) ** 2), config=EMULATOR), torch.ones(2, 3), Doubled()
     for is_active in (0, 0, 0, 1, 1, 1, 0, 1, 0):
         with mode if is_active else contextlib.nullcontext():
             result = run(x)
-        torch.testing.assert_close(result, torch.relu(linear(x)) * (1 + is_active))
+        torch.testing.assert_close(result, torch.relu(linear(x) ** 2) * (1 + is_active))  # 0 would be the same doubled
 
 
 class DoubledOperator(TorchDispatchMode):
