@@ -9,9 +9,9 @@ python tests/faults/cudagraphs.py ["gpu", or a part of the name of a file or of 
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +22,7 @@ import compiled
 import functions
 import graph
 import on_cuda
+import pytest
 import recording
 import runtime
 import state
@@ -32,6 +33,9 @@ FAULTS = tuple(fault for room in (compiled, functions, graph, recording, runtime
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "dynx/cudagraphs"
 LIMIT = 300  # seconds for the tests of one fault, which take less than 20 on two cores
+TESTS_FAILED = 100  # an exit code that pytest and exceptions do not have
+LOG = "output.txt"
+FORKS = multiprocessing.get_context("forkserver")  # its server imports torch once, for all faults
 
 
 def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
@@ -44,18 +48,28 @@ def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
         tests = [str(ROOT / "tests" / "cudagraphs" / name) for name in fault.tests.split()]
         options = ["-c", str(ROOT / "pyproject.toml"), "-x", "-q", "-p", "no:cacheprovider"]
         options += ["-m", "gpu" if fault.needs_cuda else "not gpu"]
-        command = [sys.executable, "-m", "pytest", *options, *tests]  # `python -m` puts the working directory first on sys.path
-        paths = [folder, str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        try:
-            process = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
-            )
-        except subprocess.TimeoutExpired:
-            return fault, True, time.monotonic() - begin
-    if process.returncode > 1:
-        sys.exit(f"{fault.what}: the tests did not run\n{process.stdout[-2000:]}{process.stderr[-2000:]}")
-    return fault, process.returncode != 0, time.monotonic() - begin
+        process = FORKS.Process(target=run_tests, args=(folder, [*options, *tests]))
+        process.start()
+        process.join(LIMIT)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        elif process.exitcode > 0 and process.exitcode != TESTS_FAILED:
+            sys.exit(f"{fault.what}: the tests did not run\n{(Path(folder) / LOG).read_text()[-4000:]}")
+        return fault, process.exitcode != 0, time.monotonic() - begin
+
+
+def run_tests(folder: str, arguments: list[str]) -> None:
+    """Run pytest with the copy of dynx in `folder`, in a process that has not imported dynx; exit with 0 or TESTS_FAILED."""
+    paths = [folder, str(ROOT / "tests")]
+    sys.path[:] = [*paths, *(path for path in sys.path if path != str(Path(__file__).parent))]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.chdir(folder)
+    with open(LOG, "wb") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    code = pytest.main(arguments)
+    sys.exit(TESTS_FAILED if code == pytest.ExitCode.TESTS_FAILED else int(code))
 
 
 def tests_pass(faults: list[Fault]) -> bool:
@@ -72,6 +86,7 @@ def main(only: str = "") -> int:
             sys.exit(f"{fault.what}: {fault.file} does not contain {fault.before!r}\n  update the fault to the changed source")
     chosen = [fault for fault in FAULTS if (fault.needs_cuda if only == "gpu" else only in fault.file or only in fault.what)]
     tried = [fault for fault in chosen if torch.cuda.is_available() or not fault.needs_cuda]
+    FORKS.set_forkserver_preload(["pytest", "torch._inductor.compile_fx"])
     if not tests_pass(tried):
         sys.exit("tests fail without a fault")
     missed = 0
