@@ -32,7 +32,7 @@ from fault import Fault
 FAULTS = tuple(fault for room in (compiled, functions, graph, recording, runtime, state, on_cuda) for fault in room.FAULTS)
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "dynx/cudagraphs"
-LIMIT = 300  # seconds for the tests of one fault, which take less than 20 on two cores
+LIMIT = 120  # seconds for the test of one fault, which takes less than 20 on two cores; deadlocks take as long
 TESTS_FAILED = 100  # an exit code that pytest and exceptions do not have
 LOG = "output.txt"
 FORKS = multiprocessing.get_context("forkserver")  # its server imports torch once, for all faults
