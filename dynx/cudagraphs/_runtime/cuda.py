@@ -147,8 +147,8 @@ class CudaRuntime:
                 self._stream.check_workspaces()
             graph.instantiate()
             executable = ExecutableGraph(graph)
-            set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
-            set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
+            set_sources = driver.make_address_setter(executable, copies, driver.MEMCPY_SOURCE)
+            set_targets = driver.make_address_setter(executable, clones, driver.MEMCPY_TARGET)
         except BaseException as error:
             torch.cuda.set_stream(caller)  # `torch.cuda.graph` does not if the capture cannot be ended
             delete_outside_of_captures(graph)  # the traceback of the error refers to it too
@@ -226,10 +226,6 @@ _ATTEMPTS = 3  # to capture: in a later one, padding in node parameters and the 
 
 def _no_pool() -> None:
     return None
-
-
-def _set_nothing(tensors: Sequence[torch.Tensor]) -> None:
-    """Do nothing: the address setter of a graph that has no memcpy nodes to set."""
 
 
 class CudaCapturedGraph:
