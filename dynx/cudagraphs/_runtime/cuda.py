@@ -209,9 +209,7 @@ class CudaRuntime:
 
         try:
             with torch.cuda.device(self.device):
-                first.set_sources = make_verified_setter(
-                    first, capture(input_sets[1]), capture, input_sets, inputs, select_clones
-                )
+                first.set_sources = make_verified_setter(first, capture, input_sets, inputs, select_clones)
         except BaseException:
             first.close()
             raise
