@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import Any
 from weakref import ref
 
@@ -58,7 +58,7 @@ class CudaRuntime:
         self._stream: CaptureStream | None = None  # of all graphs, since they share memory; set by the first capture
         self._warmed_up: set[int] = set()  # identifiers of threads
         self._user_pool = pool
-        self._shared_pool: Callable[[], MemoryPool] = _no_pool  # a weak reference: the graphs captured in the pool own it
+        self._shared_pool: Callable[[], MemoryPool] = lambda: None  # a weak reference: graphs captured in the pool own it
         self._capture_error_mode = capture_error_mode
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
@@ -133,7 +133,7 @@ class CudaRuntime:
         for generator in generators:
             graph.register_generator_state(generator)
         try:
-            with self._graph_context(graph, handle, stream):
+            with torch.cuda.graph(graph, pool=handle, stream=stream, capture_error_mode=self._capture_error_mode):
                 if begin:
                     set_offset(default, begin)
                 with watch, RejectCpuOps(), failures:
@@ -173,11 +173,6 @@ class CudaRuntime:
             caller.wait_stream(used)
             self._stream.order.follow_capture(used.cuda_stream)
             order_of_draws(self.device.index).follow_capture(used.cuda_stream)
-
-    def _graph_context(
-        self, graph: torch.cuda.CUDAGraph, handle: Any, stream: torch.cuda.Stream
-    ) -> AbstractContextManager[None]:
-        return torch.cuda.graph(graph, pool=handle, stream=stream, capture_error_mode=self._capture_error_mode)
 
     def _get_shared_pool(self) -> MemoryPool:
         pool = self._shared_pool()
@@ -220,10 +215,6 @@ class CudaRuntime:
 
 
 _ATTEMPTS = 3  # to capture: in a later one, padding in node parameters and the work of other threads may differ
-
-
-def _no_pool() -> None:
-    return None
 
 
 class CudaCapturedGraph:
