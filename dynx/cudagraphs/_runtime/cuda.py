@@ -37,14 +37,7 @@ from dynx.errors import CaptureFailed
 
 
 class CudaRuntime:
-    """The runtime that captures functions as CUDA graphs on one device.
-
-    Args:
-        device: The device; None for the device that is current now.
-        pool: Memory pool of all graphs; None creates one that lives as long as graphs use it.
-        stream: Stream to capture on; None for a stream that is used only for captures.
-        capture_error_mode: As in `torch.cuda.graph`.
-    """
+    """The runtime that captures functions as CUDA graphs on one device; `select_runtime` describes the arguments."""
 
     def __init__(
         self,
@@ -129,7 +122,7 @@ class CudaRuntime:
         default = torch.cuda.default_generators[self.device.index]
         graph = SeedlessGraph(keep_graph=True)
         graph.generators = [default, *generators]
-        watch, failures = DrawWatch(default, generators, begin), NameFailures(driver.invalidation_check(stream))
+        watch, failures = DrawWatch(graph.generators, begin), NameFailures(driver.invalidation_check(stream))
         for generator in generators:
             graph.register_generator_state(generator)
         try:
@@ -220,15 +213,7 @@ _ATTEMPTS = 3  # to capture: in a later one, padding in node parameters and the 
 class CudaCapturedGraph:
     """A captured and instantiated CUDA graph.
 
-    Args:
-        executable: The instantiated graph.
-        outputs: The results of the captured function.
-        set_sources: Sets the sources of captured copies of inputs.
-        set_targets: Sets the targets of captured copies of outputs.
-        pool: The memory pool.
-        order: The order of replays of graphs that share memory or workspaces.
-        draws: The random numbers that the graph draws.
-        device: Index of the device.
+    `order` is that of the replays of all graphs that share memory or workspaces with this graph.
     """
 
     def __init__(

@@ -36,11 +36,7 @@ def is_available() -> bool:
 
 
 class Context(threading.local):
-    """A CUDA context, which a thread that has no current context must enter, since driver calls crash without one.
-
-    Args:
-        handle: The driver's handle of the context (a CUcontext).
-    """
+    """A CUDA context (a CUcontext), which a thread that has none must enter, since driver calls crash without one."""
 
     is_entered = False  # by this thread
 

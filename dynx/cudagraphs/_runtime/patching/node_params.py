@@ -77,10 +77,7 @@ def _param_layout(params: Any) -> list[tuple[int, int]]:
 class InputPointers:
     """The pointers to inputs in an executable graph, which are set through copies of the parameters of their nodes.
 
-    Args:
-        executable: The instantiated graph.
-        scan: Where the pointers to inputs are, and the stale bytes (padding with old addresses), which are overwritten.
-        inputs: Number of inputs.
+    `scan` says where the pointers are, and where padding holds old addresses (stale bytes), which is overwritten.
     """
 
     def __init__(self, executable: driver.ExecutableGraph, scan: ScanResult, inputs: int) -> None:
