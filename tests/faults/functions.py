@@ -106,7 +106,7 @@ FAULTS = (
     Fault(
         "leaves that are not in params are captured",
         "_functions/train_step.py",
-        "refuse_those_alive(others)\n",
+        "check_outer_leaves()\n",
         "\n",
         "test_train_step_state.py",
     ),

@@ -13,7 +13,7 @@ from dynx._torch.autograd.engine import renew_accumulators
 from dynx._torch.autograd.hooks_and_scalers import forget_stages
 from dynx._torch.ops import foreach
 from dynx.cudagraphs._config import Config, config_or_default
-from dynx.cudagraphs._functions.outer_leaves import check_arguments, leaves_besides, refuse_those_alive
+from dynx.cudagraphs._functions.outer_leaves import check_arguments, outer_leaves_check
 from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
@@ -205,10 +205,10 @@ class _Step:
         with torch.enable_grad():
             result = self.loss_fn(*args, **kwargs)
             loss = _loss_of(result)
-            others = leaves_besides(loss, self.params)
+            check_outer_leaves = outer_leaves_check(loss, self.params)
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         result, loss = tree_map(_detached, result), None  # frees the autograd graph, and the tensors that only it holds
-        refuse_those_alive(others)
+        check_outer_leaves()
         if phase.ends and self.optimizer is not None:
             self._step_optimizer(self.optimizer)
         elif phase.ends and self.clip is not None:
