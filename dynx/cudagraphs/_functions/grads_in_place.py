@@ -129,11 +129,8 @@ class _StaticArgs(State):
     def predicate(self) -> Callable[[], bool]:
         owner, is_enabled, enabled = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
         tensors, addresses = list(owner.static_args), [tensor.data_ptr() for tensor in owner.static_args]
-        indices, has_hooks, need = (
-            list(range(len(addresses))),
-            gradient_hooks_check(tensors),
-            list(map(needs_gradient, tensors)),
-        )
+        indices, has_hooks = list(range(len(addresses))), gradient_hooks_check(tensors)
+        need = list(map(needs_gradient, tensors))
         return lambda: (
             all(map(is_, owner.static_args, tensors))
             and _are_at(owner.static_args, addresses, indices)
