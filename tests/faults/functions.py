@@ -78,8 +78,8 @@ FAULTS = (
     Fault(
         "a forward/backward pair whose backward has not run is replayed again",
         "_functions/replays.py",
-        "lambda: not recording.is_pending and is_unchanged()",
-        "is_unchanged",
+        "return not recording.is_pending and is_unchanged()",
+        "return is_unchanged()",
         "test_graphed.py",
     ),
     Fault(
