@@ -31,14 +31,8 @@ _are_at = address_check()
 class GradsInPlace:
     """A compiled graph whose replays add the gradients of parameters into their `.grad`, in the memory of the recording.
 
-    Parameters and buffers are read at their addresses; the graph is recorded as a function of its other arguments.
-
-    Args:
-        call: The compiled graph.
-        static: Indices of parameters and buffers among its arguments.
-        names: Names of the arguments for messages.
-        config: Options.
-        runtime: Where graphs are captured.
+    Parameters and buffers, the arguments at the indices `static`, are read at their addresses; the graph is recorded as a
+    function of its other arguments. `names` has a name for each argument, for messages.
     """
 
     def __init__(
