@@ -17,21 +17,8 @@ from dynx._torch.ops.fast_checks import layout_check
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[torch.Tensor] | None]
 
-BY_VALUE = (  # types whose objects are compared by value
-    int,
-    str,
-    bytes,
-    bool,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-    Enum,
-    range,
-    type(...),
-)
+_OF_TORCH = torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size
+BY_VALUE = (int, str, bytes, bool, type(None), Enum, range, type(...), *_OF_TORCH)  # types whose objects are compared by value
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +84,6 @@ def matcher(arguments: Arguments) -> Match:
     count, key = len(tensors), arguments.key
     check: Callable[..., bool] = layout_check(tensors) if tensors else _is_untransformed  # both false in transforms
     first, no_keywords = tree_unflatten(list(arguments.leaves), arguments.spec)
-
     same = _same_as(tensors)
 
     def match_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:

@@ -61,7 +61,7 @@ class AutogradTape:
             saved.append(tensor.detach())
             return tensor
 
-        with torch.enable_grad(), saved_tensors_hooks(keep, _identity), self._leaves() as leaves:
+        with torch.enable_grad(), saved_tensors_hooks(keep, lambda tensor: tensor), self._leaves() as leaves:
             inputs = [arg.detach().requires_grad_(need) for arg, need in zip(args, self._needs, strict=True)]
             outputs = list(self._call(list(inputs)))
             self._leaf_of_parameter = [leaves.get(param, param) for param in self._parameters]
@@ -93,7 +93,7 @@ class AutogradTape:
         inputs, params = len(self._inputs), len(self._parameters)
         of_leaves, of_params = all_gradients[inputs : inputs + params], all_gradients[inputs + params :]
         of_both = zip(of_leaves, of_params, self._leaf_of_parameter, self._parameters, strict=True)
-        sums = [_sum(leaf_grad, param_grad, is_same=leaf is param) for leaf_grad, param_grad, leaf, param in of_both]
+        sums = [of_leaf if leaf is param else sum_of(of_leaf, of_param) for of_leaf, of_param, leaf, param in of_both]
         result = [*all_gradients[:inputs], *sums]
         self.is_used = [gradient is not None for gradient in result]
         return result
@@ -118,7 +118,7 @@ class AutogradTape:
         If the function used a parameter itself, not its new leaf, the graph would keep the parameter's AccumulateGrad node
         alive. This node belongs to the stream of the capture, and later backward passes would wait for that stream.
         """
-        self._held, self._edges = [_attributes(node) for node in nodes_of(self.results.values())], {}
+        self._held, self._edges = [dict(getattr(node, "__dict__", {})) for node in nodes_of(self.results.values())], {}
         self.results = {index: result.detach() for index, result in self.results.items()}
 
 
@@ -139,10 +139,11 @@ def refuse_reentrant(results: Sequence[Any]) -> None:
         )
 
 
-def _sum(of_leaf: torch.Tensor | None, of_param: torch.Tensor | None, *, is_same: bool) -> torch.Tensor | None:
-    if of_leaf is None:
-        return of_param
-    return of_leaf if of_param is None or is_same else of_leaf + of_param
+def sum_of(gradient: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the sum of two gradients, of which None stands for zeros."""
+    if gradient is None or other is None:
+        return other if gradient is None else gradient
+    return gradient + other
 
 
 def nodes_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
@@ -155,12 +156,3 @@ def nodes_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
             seen.add(node)
             pending += [following for following, _ in node.next_functions]
             yield node
-
-
-def _attributes(node: Any) -> list[Any]:
-    """Return the attributes that a custom `torch.autograd.Function` assigned to its `ctx`."""
-    return list(getattr(node, "__dict__", {}).values())
-
-
-def _identity(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map, tree_map_only
 
 from dynx._reading.tensors import tensors_in
 from dynx._torch.autograd.transforms import is_transformed
@@ -41,7 +41,8 @@ class Bucketed:
         sizes = self._sizes((args, kwargs))
         for bucket in product(*(reversed(bucket_sizes) for bucket_sizes in self._buckets.values())):
             padded = _resized((args, kwargs), sizes, dict(zip(self._buckets, bucket, strict=True)))
-            padded_args, padded_kwargs = tree_map(_contiguous, padded)
+            # contiguous, as padded tensors are
+            padded_args, padded_kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.contiguous(), padded)
             self._recorded.record(*padded_args, **padded_kwargs)
         self._mutates_arguments = self._recorded.mutates_arguments
 
@@ -114,11 +115,6 @@ def _resize(value: Any, sizes: Sizes, target: Sizes) -> Any:
         if value.dim() > dim and value.size(dim) == size:
             value = _padded(value, dim, target[dim]) if target[dim] > size else value.narrow(dim, 0, target[dim])
     return value
-
-
-def _contiguous(value: Any) -> Any:
-    """Return a tensor made contiguous, as padded tensors are, and any other value unchanged."""
-    return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 
 def _padded(tensor: torch.Tensor, dim: int, size: int) -> torch.Tensor:

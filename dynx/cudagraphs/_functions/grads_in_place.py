@@ -31,14 +31,8 @@ _are_at = address_check()
 class GradsInPlace:
     """A compiled graph whose replays add the gradients of parameters into their `.grad`, in the memory of the recording.
 
-    Parameters and buffers are read at their addresses; the graph is recorded as a function of its other arguments.
-
-    Args:
-        call: The compiled graph.
-        static: Indices of parameters and buffers among its arguments.
-        names: Names of the arguments for messages.
-        config: Options.
-        runtime: Where graphs are captured.
+    Parameters and buffers, the arguments at the indices `static`, are read at their addresses; the graph is recorded as a
+    function of its other arguments. `names` has a name for each argument, for messages.
     """
 
     def __init__(
@@ -129,11 +123,8 @@ class _StaticArgs(State):
     def predicate(self) -> Callable[[], bool]:
         owner, is_enabled, enabled = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
         tensors, addresses = list(owner.static_args), [tensor.data_ptr() for tensor in owner.static_args]
-        indices, has_hooks, need = (
-            list(range(len(addresses))),
-            gradient_hooks_check(tensors),
-            list(map(needs_gradient, tensors)),
-        )
+        indices, has_hooks = list(range(len(addresses))), gradient_hooks_check(tensors)
+        need = list(map(needs_gradient, tensors))
         return lambda: (
             all(map(is_, owner.static_args, tensors))
             and _are_at(owner.static_args, addresses, indices)

@@ -92,14 +92,8 @@ def graphed(
     check_for_training(config)
     runtime = select_runtime(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
     check_bindings(config, runtime)
-    make = partial(
-        _graphed,
-        config=config,
-        runtime=runtime,
-        warmup=warmup,
-        allow_unused=allow_unused_input,
-        in_place="in_place" in (gradients, config.gradients),
-    )
+    in_place = "in_place" in (gradients, config.gradients)
+    make = partial(_graphed, config=config, runtime=runtime, warmup=warmup, allow_unused=allow_unused_input, in_place=in_place)
     if not isinstance(fn, tuple):
         with _all_or_none([fn]):
             return make(fn, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
@@ -161,9 +155,7 @@ def _graphed(
     others = [function] if isinstance(function, nn.Module) else []
     state = GradState(forward, runtime.device.type if runtime is not None else "cpu", others)
     policy = RecordingPolicy(
-        make=partial(record_with_gradients, gradients),
-        mutable=lambda: tensors_of(modules_of(function)),
-        original=forward,
+        make=partial(record_with_gradients, gradients), mutable=lambda: tensors_of(modules_of(function)), original=forward
     )
     recorded = RecordedFunction(inner, "call", f"graphed {name_of(function)}", config, runtime, state, policy)
     if isinstance(function, nn.Module):

@@ -7,7 +7,7 @@ backward pass, together with its gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
 import torch
@@ -16,14 +16,6 @@ from torch.utils._pytree import tree_leaves
 from dynx.cudagraphs._functions.arguments import argument_names
 from dynx.cudagraphs._functions.autograd_tape import unknown_leaves
 from dynx.errors import UsageError
-
-
-class Leaf(NamedTuple):
-    """A leaf tensor in the autograd graph of a loss."""
-
-    tensor: ref[torch.Tensor]
-    size: tuple[int, ...]
-    gradient: torch.Tensor | None  # before the backward pass
 
 
 def check_arguments(
@@ -50,21 +42,23 @@ def check_arguments(
             )
 
 
-def leaves_besides(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> list[Leaf]:
-    """Return the leaf tensors in the autograd graph of a loss that are not among the parameters, without keeping them alive."""
-    return [Leaf(ref(leaf), tuple(leaf.size()), leaf.grad) for leaf in unknown_leaves([loss], params)]
+def outer_leaves_check(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> Callable[[], None]:
+    """Return a function to call after the backward pass, when the autograd graph of the loss was freed.
 
-
-def refuse_those_alive(leaves: Sequence[Leaf]) -> None:
-    """Raise UsageError if a leaf tensor is alive after the autograd graph was freed; restore its previous `.grad` first.
-
+    It raises UsageError if a leaf tensor of the graph that is not among the parameters is alive; before, it restores `.grad`.
     Such a tensor is the user's: each replay would add to the `.grad` that the capture created, not to its present `.grad`.
     """
-    alive = [(tensor, leaf) for leaf in leaves if (tensor := leaf.tensor()) is not None]
-    for tensor, leaf in alive:
-        tensor.grad = leaf.gradient
-    for _, leaf in alive:
-        raise UsageError(
-            f"the loss has a gradient for a tensor of size {leaf.size} that is not among the parameters passed to train_step\n"
-            "  pass it too, or detach it, or set its requires_grad to False"
-        )
+    leaves = [(ref(leaf), leaf.grad) for leaf in unknown_leaves([loss], params)]
+
+    def check() -> None:
+        alive = [(tensor, gradient) for reference, gradient in leaves if (tensor := reference()) is not None]
+        for tensor, gradient in alive:
+            tensor.grad = gradient
+        for tensor, _ in alive:
+            size = tuple(tensor.size())
+            raise UsageError(
+                f"the loss has a gradient for a tensor of size {size} that is not among the parameters passed to train_step\n"
+                "  pass it too, or detach it, or set its requires_grad to False"
+            )
+
+    return check

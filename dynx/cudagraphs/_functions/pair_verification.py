@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dynx.cudagraphs._functions.autograd_tape import AutogradTape
+from dynx.cudagraphs._functions.autograd_tape import AutogradTape, sum_of
 from dynx.cudagraphs._recording.verification import Memory, Trial
 from dynx.cudagraphs._runtime.interface import Run
 
@@ -67,7 +67,7 @@ class PairVerification:
             computed = tape.backward(gradients)
             if parameters is None:
                 return computed
-            return [*computed[:arguments], *map(_sum, before, computed[arguments:])]
+            return [*computed[:arguments], *map(sum_of, before, computed[arguments:])]
 
         trial = Trial(run_uncaptured, lambda: [*gradients, *self._memory()])
         outputs = run(gradients)
@@ -78,9 +78,3 @@ class PairVerification:
 
     def _name(self, part: str) -> str:
         return f"replay {self._times - self._left} of the {part} pass of {self._what}"
-
-
-def _sum(gradient: torch.Tensor | None, more: torch.Tensor | None) -> torch.Tensor | None:
-    if gradient is None or more is None:
-        return more if gradient is None else gradient
-    return gradient + more

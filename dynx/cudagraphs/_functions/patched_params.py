@@ -21,13 +21,7 @@ from dynx.cudagraphs._state.params import replaced_in, tensors_of
 class PatchedParams:
     """A recorded function whose first arguments are the parameters and buffers that the user's function uses.
 
-    Args:
-        function: The function to record.
-        user_function: The user's function, whose modules are searched.
-        name: Name of the function in messages.
-        config: Options.
-        runtime: Where graphs are captured.
-        fallback: Returns a recorded function that reads parameters at fixed addresses; used if pointers cannot be patched.
+    `fallback` returns a recorded function that reads parameters at fixed addresses; it is used if pointers cannot be patched.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dynx._torch.autograd.transforms import AD, LEVEL, functions_are_transformed
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._functions.arguments import Arguments, argument_names, arguments_of, matcher
+from dynx.cudagraphs._functions.arguments import Arguments, argument_names, arguments_of
 from dynx.cudagraphs._functions.first_call import (
     Mutations,
     change_detector,
@@ -25,15 +25,7 @@ from dynx.cudagraphs._functions.first_call import (
     storages_of,
     why_not_replayable,
 )
-from dynx.cudagraphs._functions.replays import (
-    FirstCall,
-    Latest,
-    and_is_not_pending,
-    results_of,
-    runner_of,
-    with_outputs,
-    without_shared_memory,
-)
+from dynx.cudagraphs._functions.replays import FirstCall, Latest, latest_of, with_outputs
 from dynx.cudagraphs._notices import notify, warn_or_raise, why_uncaptured
 from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording
@@ -209,12 +201,9 @@ class RecordedFunction:
                 return self.run_uncaptured(*args, **kwargs)
             return self._run_first(key, arguments, args, kwargs)
         first = self._first_calls[key] = with_outputs(first, recorded)
-        match = matcher(arguments) if first.mutations is None else without_shared_memory(matcher(arguments), first.mutations)
-        results = results_of(recorded, first.spec, self._policy.on_replay)
-        run = runner_of(recorded, arguments.tensors)
-        current = Latest(match, and_is_not_pending(self._state.predicate(), recorded), run, results)
-        self._switch(recorded, current)
-        return results(run(arguments.tensors))
+        latest = latest_of(recorded, first, arguments, self._state.predicate(), self._policy.on_replay)
+        self._switch(recorded, latest)
+        return latest.results(latest.run(arguments.tensors))
 
     def _switch(self, recording: Replayable, latest: Latest) -> None:
         """Make the next calls try this recording first."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
-from dynx.cudagraphs._functions.arguments import Match
+from dynx.cudagraphs._functions.arguments import Arguments, Match, matcher
 from dynx.cudagraphs._functions.first_call import Mutations, share_memory, storages_of
 from dynx.cudagraphs._recording.replayable import Replayable
 
@@ -34,29 +34,30 @@ class FirstCall(NamedTuple):
     is_key_valid: Callable[[], bool]  # whether the objects whose addresses are in the key are alive
 
 
-def runner_of(recording: Replayable, tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return the `run` method of a recording, under `torch.no_grad` if replays copy or return arguments that require grad."""
-    if recording.may_return_arguments and any(tensor.requires_grad for tensor in tensors):
-        return torch.no_grad()(recording.run)
-    return recording.run
+def latest_of(
+    recording: Replayable,
+    first: FirstCall,
+    arguments: Arguments,
+    is_unchanged: Callable[[], bool],
+    on_replay: Callable[[Replayable], None] | None,
+) -> Latest:
+    """Return what calls with arguments like these need to replay a recording; `is_unchanged` compares the state."""
+    spec, match, run = first.spec, matcher(arguments), recording.run
+    if first.mutations is not None:
+        match = without_shared_memory(match, first.mutations)
+    if recording.may_return_arguments and any(tensor.requires_grad for tensor in arguments.tensors):
+        run = torch.no_grad()(run)  # a replay copies or returns arguments
 
+    def may_replay() -> bool:  # not while a backward pass needs tensors that the recording saved
+        return not recording.is_pending and is_unchanged()
 
-def and_is_not_pending(is_unchanged: Callable[[], bool], recording: Replayable) -> Callable[[], bool]:
-    """Return `is_unchanged`, extended to be false while a backward pass needs tensors that the recording saved."""
-    return (lambda: not recording.is_pending and is_unchanged()) if recording.has_backward else is_unchanged
-
-
-def results_of(
-    recording: Replayable, spec: TreeSpec, on_replay: Callable[[Replayable], None] | None
-) -> Callable[[list[Any]], Any]:
-    """Return a function that builds the result of a call from the flat outputs of a replay."""
-
-    def build(outputs: list[Any]) -> Any:
+    def results(outputs: list[Any]) -> Any:
         if on_replay is not None:
             on_replay(recording)
         return tree_unflatten(outputs, spec)
 
-    return itemgetter(0) if on_replay is None and spec.is_leaf() else build
+    is_plain = on_replay is None and spec.is_leaf()
+    return Latest(match, may_replay if recording.has_backward else is_unchanged, run, itemgetter(0) if is_plain else results)
 
 
 def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:

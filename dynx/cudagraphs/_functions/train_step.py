@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from dynx._torch.autograd.engine import renew_accumulators
 from dynx._torch.autograd.hooks_and_scalers import forget_stages
 from dynx._torch.ops import foreach
 from dynx.cudagraphs._config import Config, config_or_default
-from dynx.cudagraphs._functions.outer_leaves import check_arguments, leaves_besides, refuse_those_alive
+from dynx.cudagraphs._functions.outer_leaves import check_arguments, outer_leaves_check
 from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
@@ -103,7 +104,10 @@ def train_step(
     all_named = named_params(params)
     all_params = [param for _, param in all_named]
     trained = [(name, param) for name, param in all_named if param.requires_grad]
-    _check_tensors(examples, trained, runtime)
+    check_examples(examples, None if runtime is None else runtime.device)
+    if runtime is not None:
+        check_parameters(trained, runtime.device)
+        check_wrappers(trained)
     if optimizer is not None:
         check_optimizer(optimizer, trained, scaler, accumulate)
     inner = torch.compile(fn) if config.inner == "inductor" else fn
@@ -111,14 +115,15 @@ def train_step(
     found = {id(param) for module in modules_of(fn) for param in module.parameters()}
     others = [] if unsafe_skip_checks else modules_holding([param for param in all_params if id(param) not in found])
 
-    def record(phase: _Phase) -> RecordedFunction:
+    @cache
+    def recorded(phase: _Phase) -> RecordedFunction:  # calls between the first and the last share one
         if unsafe_skip_checks:
             return _recorded(step, phase, config, runtime, Unchecked())
         state = TrainingState(fn, all_params, optimizer if phase.ends else None, scaler, others, begins=phase.begins)
         return _recorded(step, phase, config, runtime, state)
 
-    recorded = _record_phases(record, accumulate)
-    return recorded[0] if accumulate == 1 else _Accumulating(recorded, step, is_checked=not unsafe_skip_checks)
+    parts = [recorded(_Phase(number == 0, number == accumulate - 1)) for number in range(accumulate)]
+    return parts[0] if accumulate == 1 else _Accumulating(parts, step, is_checked=not unsafe_skip_checks)
 
 
 def _enabled_scaler(scaler: torch.amp.GradScaler | None, optimizer: Any) -> torch.amp.GradScaler | None:
@@ -128,21 +133,6 @@ def _enabled_scaler(scaler: torch.amp.GradScaler | None, optimizer: Any) -> torc
     if optimizer is None:
         raise UsageError("a scaler needs an optimizer, but train_step got none\n  pass optimizer=")
     return scaler
-
-
-def _check_tensors(examples: Sequence[Any], trained: Sequence[tuple[str, torch.Tensor]], runtime: Runtime | None) -> None:
-    """Raise UsageError if an example or a parameter is not on the runtime's device, or a replay could not train a parameter."""
-    check_examples(examples, None if runtime is None else runtime.device)
-    if runtime is not None:
-        check_parameters(trained, runtime.device)
-        check_wrappers(trained)
-
-
-def _record_phases(record: Callable[[_Phase], RecordedFunction], accumulate: int) -> list[RecordedFunction]:
-    """Return a recorded function for each call over which gradients accumulate; calls between the first and last share one."""
-    phases = [_Phase(number == 0, number == accumulate - 1) for number in range(accumulate)]
-    recorded = {phase: record(phase) for phase in dict.fromkeys(phases)}
-    return [recorded[phase] for phase in phases]
 
 
 class _Phase(NamedTuple):
@@ -205,10 +195,11 @@ class _Step:
         with torch.enable_grad():
             result = self.loss_fn(*args, **kwargs)
             loss = _loss_of(result)
-            others = leaves_besides(loss, self.params)
+            check_outer_leaves = outer_leaves_check(loss, self.params)
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-        result, loss = tree_map(_detached, result), None  # frees the autograd graph, and the tensors that only it holds
-        refuse_those_alive(others)
+        # frees the autograd graph, and the tensors that only it holds
+        result, loss = tree_map_only(torch.Tensor, lambda tensor: tensor.detach(), result), None
+        check_outer_leaves()
         if phase.ends and self.optimizer is not None:
             self._step_optimizer(self.optimizer)
         elif phase.ends and self.clip is not None:
@@ -272,10 +263,6 @@ def _is_like(gradient: torch.Tensor | None, param: torch.Tensor) -> bool:
     return gradient is not None and (gradient.size(), gradient.dtype) == (param.size(), param.dtype)
 
 
-def _detached(leaf: Any) -> Any:
-    return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
-
-
 def _advice_for(optimizer: torch.optim.Optimizer) -> str:
     signature = signature_of(type(optimizer))
     options = [f"{name}=True" for name in ("fused", "capturable") if signature is not None and name in signature.parameters]
@@ -285,8 +272,7 @@ def _advice_for(optimizer: torch.optim.Optimizer) -> str:
 def _loss_of(result: Any) -> torch.Tensor:
     loss = result[0] if isinstance(result, (tuple, list)) and result else result
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        is_tensor = isinstance(loss, torch.Tensor)
-        what = f"a tensor of shape {tuple(loss.shape)}" if is_tensor else f"of type {type(loss).__name__}"
+        what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else f"of type {type(loss).__name__}"
         raise UsageError(
             f"the loss is {what}, not a tensor of one element\n"
             "  return a mean or a sum; if there are several results, return the loss first"

@@ -67,13 +67,9 @@ def exclusive_capture() -> Iterator[None]:
 
 
 def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], bool]) -> None:
-    """Keep a graph alive until its owner is deleted and no capture is in progress, then destroy it.
+    """Keep a `torch.cuda.CUDAGraph` alive until its owner is deleted and no capture is in progress, then destroy it.
 
-    Args:
-        owner: The object that uses the graph.
-        graph: A `torch.cuda.CUDAGraph`.
-        wait: Waits until replays of the graph have ended, so that its memory can be reused; returns False if it cannot wait
-            now.
+    `wait` waits until replays of the graph have ended, so that its memory can be reused; it returns False if it cannot now.
     """
     _graphs[id(graph)] = graph, wait
     finalize(owner, _expire, id(graph)).atexit = False

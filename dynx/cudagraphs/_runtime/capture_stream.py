@@ -32,11 +32,7 @@ class WorkspacesFreed(CaptureFailed):
 
 
 class CaptureStream:
-    """A CUDA stream used only for captures, with the memory pool of its cuBLAS workspaces, and the order of replays (`order`).
-
-    Args:
-        device: Index of the device.
-    """
+    """A CUDA stream used only for captures, with the memory pool of its cuBLAS workspaces, and the `order` of replays."""
 
     def __init__(self, device: int) -> None:
         self._device = device

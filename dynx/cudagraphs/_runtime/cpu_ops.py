@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dynx._reading.tensors import tensors_in
+from dynx._reading.tensors import has_memory, tensors_in
 from dynx._torch.ops.liveness import WeakMemory
 from dynx._torch.ops.schemas import effects_on, schema_of
 from dynx.cudagraphs._operator_mode import OperatorMode
@@ -32,12 +32,12 @@ class RejectCpuOps(OperatorMode):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        _remember([tensor for tensor in self._constants.values() if _has_memory(tensor)])
+        _remember([tensor for tensor in self._constants.values() if has_memory(tensor)])
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tensors = tensors_in((args, kwargs))
-        on_cpu = [tensor for tensor in tensors if _is_on_cpu(tensor) and tensor.numel()]
+        on_cpu = [tensor for tensor in tensors if tensor.is_cpu and tensor.numel()]
         if operator is _ATEN.lift_fresh.default:
             self._add_constants(on_cpu)
         is_device_copy = operator in _COPIES and len(on_cpu) < len(tensors)
@@ -45,7 +45,7 @@ class RejectCpuOps(OperatorMode):
             self._check(operator, args, kwargs)
         are_constant = _reads_no_values(operator) or all(map(self._is_constant, on_cpu))
         out = operator(*args, **kwargs)
-        outputs_on_cpu = [tensor for tensor in tensors_in(out) if _is_on_cpu(tensor)]
+        outputs_on_cpu = [tensor for tensor in tensors_in(out) if tensor.is_cpu]
         is_random = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
         if outputs_on_cpu and is_random and len(on_cpu) == len(tensors):  # with inputs on the device, the device draws
             raise CaptureFailed(
@@ -63,12 +63,10 @@ class RejectCpuOps(OperatorMode):
         schema = schema_of(operator)
         if schema is None:
             return  # a higher-order operator: what its body does is not known
-        is_unread = (
-            operator.is_view or operator in _CLONES
-        )  # a clone is constant only if its source is, so reads of the clone are checked instead
-        is_read = not (is_unread or _reads_no_values(operator))
+        # a clone is constant only if its source is, so reads of the clone are checked instead
+        is_read = not (operator.is_view or operator in _CLONES or _reads_no_values(operator))
         for argument, is_written, _ in effects_on(schema, args, kwargs):
-            for tensor in (leaf for leaf in tensors_in(argument) if _is_on_cpu(leaf) and leaf.numel()):
+            for tensor in (leaf for leaf in tensors_in(argument) if leaf.is_cpu and leaf.numel()):
                 if is_written and _address(tensor) not in self._constants:
                     raise CaptureFailed(f"{operator} changes a CPU tensor, which a replay would not do\n  {_ADVICE}")
                 if is_read and not self._is_constant(tensor):
@@ -94,19 +92,11 @@ def _remember(constants: list[torch.Tensor]) -> None:
     _earlier_constants.update({_address(tensor): WeakMemory(tensor) for tensor in constants})
 
 
-def _is_on_cpu(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu"
-
-
 def _reads_no_values(operator: Any) -> bool:
     """Return whether an operator reads only the layout of its arguments, like `zeros_like` and `new_empty`."""
     name = "" if (schema := schema_of(operator)) is None else schema.name.removeprefix("aten::")
     return name.endswith("_like") or name.startswith("new_") or name == "is_pinned"
 
 
-def _has_memory(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided
-
-
 def _address(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if _has_memory(tensor) else id(tensor)
+    return tensor.untyped_storage().data_ptr() if has_memory(tensor) else id(tensor)

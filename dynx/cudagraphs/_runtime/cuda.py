@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import Any
 from weakref import ref
 
@@ -37,14 +37,7 @@ from dynx.errors import CaptureFailed
 
 
 class CudaRuntime:
-    """The runtime that captures functions as CUDA graphs on one device.
-
-    Args:
-        device: The device; None for the device that is current now.
-        pool: Memory pool of all graphs; None creates one that lives as long as graphs use it.
-        stream: Stream to capture on; None for a stream that is used only for captures.
-        capture_error_mode: As in `torch.cuda.graph`.
-    """
+    """The runtime that captures functions as CUDA graphs on one device; `select_runtime` describes the arguments."""
 
     def __init__(
         self,
@@ -58,7 +51,7 @@ class CudaRuntime:
         self._stream: CaptureStream | None = None  # of all graphs, since they share memory; set by the first capture
         self._warmed_up: set[int] = set()  # identifiers of threads
         self._user_pool = pool
-        self._shared_pool: Callable[[], MemoryPool] = _no_pool  # a weak reference: the graphs captured in the pool own it
+        self._shared_pool: Callable[[], MemoryPool] = lambda: None  # a weak reference: graphs captured in the pool own it
         self._capture_error_mode = capture_error_mode
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
@@ -129,11 +122,11 @@ class CudaRuntime:
         default = torch.cuda.default_generators[self.device.index]
         graph = SeedlessGraph(keep_graph=True)
         graph.generators = [default, *generators]
-        watch, failures = DrawWatch(default, generators, begin), NameFailures(driver.invalidation_check(stream))
+        watch, failures = DrawWatch(graph.generators, begin), NameFailures(driver.invalidation_check(stream))
         for generator in generators:
             graph.register_generator_state(generator)
         try:
-            with self._graph_context(graph, handle, stream):
+            with torch.cuda.graph(graph, pool=handle, stream=stream, capture_error_mode=self._capture_error_mode):
                 if begin:
                     set_offset(default, begin)
                 with watch, RejectCpuOps(), failures:
@@ -147,8 +140,8 @@ class CudaRuntime:
                 self._stream.check_workspaces()
             graph.instantiate()
             executable = ExecutableGraph(graph)
-            set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
-            set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
+            set_sources = driver.make_address_setter(executable, copies, driver.MEMCPY_SOURCE)
+            set_targets = driver.make_address_setter(executable, clones, driver.MEMCPY_TARGET)
         except BaseException as error:
             torch.cuda.set_stream(caller)  # `torch.cuda.graph` does not if the capture cannot be ended
             delete_outside_of_captures(graph)  # the traceback of the error refers to it too
@@ -173,11 +166,6 @@ class CudaRuntime:
             caller.wait_stream(used)
             self._stream.order.follow_capture(used.cuda_stream)
             order_of_draws(self.device.index).follow_capture(used.cuda_stream)
-
-    def _graph_context(
-        self, graph: torch.cuda.CUDAGraph, handle: Any, stream: torch.cuda.Stream
-    ) -> AbstractContextManager[None]:
-        return torch.cuda.graph(graph, pool=handle, stream=stream, capture_error_mode=self._capture_error_mode)
 
     def _get_shared_pool(self) -> MemoryPool:
         pool = self._shared_pool()
@@ -209,9 +197,7 @@ class CudaRuntime:
 
         try:
             with torch.cuda.device(self.device):
-                first.set_sources = make_verified_setter(
-                    first, capture(input_sets[1]), capture, input_sets, inputs, select_clones
-                )
+                first.set_sources = make_verified_setter(first, capture, input_sets, inputs, select_clones)
         except BaseException:
             first.close()
             raise
@@ -224,26 +210,10 @@ class CudaRuntime:
 _ATTEMPTS = 3  # to capture: in a later one, padding in node parameters and the work of other threads may differ
 
 
-def _no_pool() -> None:
-    return None
-
-
-def _set_nothing(tensors: Sequence[torch.Tensor]) -> None:
-    """Do nothing: the address setter of a graph that has no memcpy nodes to set."""
-
-
 class CudaCapturedGraph:
     """A captured and instantiated CUDA graph.
 
-    Args:
-        executable: The instantiated graph.
-        outputs: The results of the captured function.
-        set_sources: Sets the sources of captured copies of inputs.
-        set_targets: Sets the targets of captured copies of outputs.
-        pool: The memory pool.
-        order: The order of replays of graphs that share memory or workspaces.
-        draws: The random numbers that the graph draws.
-        device: Index of the device.
+    `order` is that of the replays of all graphs that share memory or workspaces with this graph.
     """
 
     def __init__(

@@ -31,8 +31,7 @@ class DrawWatch(OperatorMode):
     """A dispatch mode that notes where operators draw in a capture: the offsets in the generator's sequence of random numbers.
 
     Args:
-        generator: The default generator of the device.
-        registered: Other generators that are registered with the graph.
+        generators: The generators that are registered with the graph, first the default generator of the device.
         begin: The offset at the beginning of the capture; for a backward pass that may repeat draws of the forward pass, an
             offset after all draws of the forward pass.
 
@@ -46,9 +45,9 @@ class DrawWatch(OperatorMode):
             not registered.
     """
 
-    def __init__(self, generator: torch.Generator, registered: Sequence[torch.Generator], begin: int) -> None:
+    def __init__(self, generators: Sequence[torch.Generator], begin: int) -> None:
         super().__init__()
-        self._generator, self._registered, self._begin = generator, [generator, *registered], begin
+        self._generator, self._registered, self._begin = generators[0], generators, begin
         self.known, self._last = {begin}, begin
         self.offsets: list[int] = []
         self.was_restored = False

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from dynx.errors import CaptureFailed
 SetAddresses = Callable[[Sequence[torch.Tensor]], None]
 
 _pointer = ctypes.c_void_p  # arguments are converted once: ctypes would convert a Python integer in each call
-_OFFSETS = {"source": 48, "target": 136}  # of srcDevice and dstDevice in CUDA_MEMCPY3D
+MEMCPY_SOURCE, MEMCPY_TARGET = 48, 136  # offsets of srcDevice and dstDevice in CUDA_MEMCPY3D
 
 
 def is_available() -> bool:
@@ -35,11 +36,7 @@ def is_available() -> bool:
 
 
 class Context(threading.local):
-    """A CUDA context, which a thread that has no current context must enter, since driver calls crash without one.
-
-    Args:
-        handle: The driver's handle of the context (a CUcontext).
-    """
+    """A CUDA context (a CUcontext), which a thread that has none must enter, since driver calls crash without one."""
 
     is_entered = False  # by this thread
 
@@ -100,8 +97,7 @@ def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None
             raise CaptureFailed(f"cuGraphLaunch failed with CUDA error {error}")
 
     def replay_beside_other_devices() -> None:
-        stream = current_stream()
-        if not stream and get_device() != device:  # for the driver, 0 is the default stream of the current device
+        if not current_stream() and get_device() != device:  # for the driver, 0 is the default stream of the current device
             with torch.cuda.device(device):
                 replay()
         else:
@@ -111,17 +107,10 @@ def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None
     return replay if torch.cuda.device_count() == 1 else replay_beside_other_devices
 
 
-def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end: Literal["source", "target"]) -> SetAddresses:
-    """Return a function that sets the sources or the targets of memcpy nodes for the next replays.
-
-    Args:
-        executable: The instantiated graph.
-        copies: The copies as they were captured.
-        end: Which of the two addresses of each memcpy node is set.
-    """
-    memcpy_nodes = _memcpy_nodes(executable.graph.raw_cuda_graph())
-    found = find_copies([(_addresses(params), (node, params)) for node, params in memcpy_nodes], copies)
-    setters = [_address_setter(executable, index, node, params, end) for index, (node, params) in enumerate(found)]
+def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], offset: int) -> SetAddresses:
+    """Return a function that sets the addresses at an offset in the memcpy nodes of captured copies, for the next replays."""
+    found = find_copies(_memcpy_nodes(executable.graph.raw_cuda_graph()), copies) if copies else []
+    setters = [_address_setter(executable, index, node, params, offset) for index, (node, params) in enumerate(found)]
     if len(setters) == 1:
         return setters[0]
 
@@ -132,13 +121,11 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end
     return set_addresses
 
 
-def _address_setter(
-    executable: ExecutableGraph, index: int, node: Any, params: Any, end: Literal["source", "target"]
-) -> SetAddresses:
-    """Return a function that sets the source or target of one memcpy node to the address of the tensor at `index`."""
-    context, pointer, set_params = current_context(), executable.pointer, _load_memcpy_setter()
-    handle, raw_node, raw_params = _pointer(context.handle), _pointer(int(node)), _pointer(int(params.getPtr()))
-    cell = ctypes.c_uint64.from_address(int(params.getPtr()) + _OFFSETS[end])
+def _address_setter(executable: ExecutableGraph, index: int, node: Any, params: Any, offset: int) -> SetAddresses:
+    """Return a function that sets one address of a memcpy node to that of the tensor at `index`."""
+    context = current_context()
+    set_params = memcpy_setter(executable, node, params, context)
+    cell = ctypes.c_uint64.from_address(int(params.getPtr()) + offset)
     known: int | None = cell.value
 
     def set_address(tensors: Sequence[torch.Tensor]) -> None:
@@ -148,7 +135,7 @@ def _address_setter(
             cell.value, known = address, None  # until the driver has accepted it
             if not context.is_entered:
                 context.enter()
-            if error := set_params(pointer, raw_node, raw_params, handle):
+            if error := set_params():
                 raise CaptureFailed(f"cuGraphExecMemcpyNodeSetParams failed with CUDA error {error}")
             known = address
 
@@ -161,6 +148,18 @@ def _address_setter(
     return set_address
 
 
+def memcpy_setter(executable: ExecutableGraph, node: Any, params: Any, context: Context) -> Callable[[], int]:
+    """Return a function that sets the parameters of a memcpy node in the executable graph, and returns the driver's error."""
+    return bound("cuGraphExecMemcpyNodeSetParams", executable, node, params.getPtr(), context.handle)
+
+
+def bound(function: str, executable: ExecutableGraph, *arguments: Any) -> Callable[[], int]:
+    """Return a driver function with its arguments; each call reads the pointer anew, since instantiation changes it."""
+    call = getattr(ctypes.PyDLL("libcuda.so.1"), function)
+    call.argtypes, call.restype = [ctypes.c_void_p] * (1 + len(arguments)), ctypes.c_int
+    return partial(call, executable.pointer, *(_pointer(int(argument)) for argument in arguments))
+
+
 def graph_nodes(raw_graph: int) -> list[Any]:
     """Return the nodes of a raw graph in the order in which they were captured."""
     driver = import_driver()
@@ -170,30 +169,17 @@ def graph_nodes(raw_graph: int) -> list[Any]:
     return list(nodes[:count])
 
 
-def _memcpy_nodes(raw_graph: int) -> list[tuple[Any, Any]]:
-    """Return the memcpy nodes of a raw graph with their parameters."""
+def _memcpy_nodes(raw_graph: int) -> dict[Addresses, tuple[Any, Any]]:
+    """Return the memcpy nodes of a raw graph and their parameters, by target and source address."""
     driver = import_driver()
     memcpy = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY
     nodes = [node for node in graph_nodes(raw_graph) if check_result(driver.cuGraphNodeGetType(node)) == memcpy]
-    return [(node, check_result(driver.cuGraphMemcpyNodeGetParams(node))) for node in nodes]
-
-
-def _addresses(params: Any) -> Addresses:
-    return int(params.dstDevice), int(params.srcDevice)
-
-
-def _load_memcpy_setter() -> Any:
-    function = ctypes.PyDLL("libcuda.so.1").cuGraphExecMemcpyNodeSetParams
-    function.argtypes, function.restype = [ctypes.c_void_p] * 4, ctypes.c_int
-    return function
+    with_params = [(node, check_result(driver.cuGraphMemcpyNodeGetParams(node))) for node in nodes]
+    return {(int(params.dstDevice), int(params.srcDevice)): (node, params) for node, params in with_params}
 
 
 def check_result(result: tuple[Any, ...]) -> Any:
-    """Return the values of a call of cuda-bindings without the error code.
-
-    Raises:
-        CaptureFailed: The error code is not CUDA_SUCCESS.
-    """
+    """Return the values of a call of cuda-bindings without the error code. Raises CaptureFailed if it is not CUDA_SUCCESS."""
     error, *values = result
     if int(error) != 0:
         raise CaptureFailed(f"a call of the CUDA driver failed with {error}")

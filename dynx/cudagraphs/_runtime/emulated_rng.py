@@ -29,12 +29,8 @@ class RngStates:
     def record_draw(self, before: torch.Tensor) -> int | None:
         """Append the current RNG state if it differs from `before`, the state before an operator: the operator drew numbers.
 
-        Returns:
-            The index of `before`; None if the operator drew no random numbers.
-
-        Raises:
-            CaptureFailed: `before` is none of the states that are known, since a seed was set; or some draws repeat those of
-                the forward pass, and others do not.
+        Returns the index of `before`; None if the operator drew no numbers. Raises CaptureFailed if `before` is none of the
+        states that are known, since a seed was set; or if some draws repeat those of the forward pass, and others do not.
         """
         if torch.equal(before, torch.get_rng_state()):
             return None

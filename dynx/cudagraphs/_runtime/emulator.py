@@ -11,14 +11,14 @@ in the pool. Reading the value of a tensor in a capture is an error, since a dev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from contextlib import nullcontext
 from threading import get_ident
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dynx._reading.tensors import tensors_in
 from dynx._reading.user_location import call_site
@@ -27,7 +27,7 @@ from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
 from dynx.cudagraphs._operator_mode import OperatorMode
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
-from dynx.cudagraphs._runtime.failures import NameFailures, failure_of
+from dynx.cudagraphs._runtime.failures import Failure, NameFailures, failure_of
 from dynx.cudagraphs._runtime.interface import Capturable, Copy, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copies
 from dynx.cudagraphs._runtime.patching.pointer_scan import NotPatchable
@@ -69,47 +69,31 @@ class Emulator:
         forward: EmulatedGraph | None = None,
     ) -> EmulatedGraph:
         with capture_lock():  # all threads share the RNG state, which is restored at the end
-            recorder, results = self._record(function, sources, select_clones, generators, forward)
-        pool = self._pool if pool is None else pool
-        graph = EmulatedGraph(recorder.steps, recorder.constants, recorder.rng_states, *results, pool, forward)
-        del recorder
+            rng_state, states = torch.get_rng_state(), [generator.get_state() for generator in generators]
+            torch.clear_autocast_cache()  # as for CUDA
+            try:
+                if forward is None:
+                    torch.default_generator.manual_seed(SEED_OF_CAPTURES)  # else functions could set the current seed unnoticed
+                else:
+                    torch.set_rng_state(forward.captured_states.last)
+                recorder = _Recorder(None if forward is None else forward.captured_states, generators)
+                with exclusive_capture(), report_as_capturing(self.is_capturing), recorder, NameFailures():
+                    results = run_with_copies(function, sources, select_clones)
+                recorder.rng_states.end(rng_state)
+            except CaptureFailed:
+                raise
+            except RuntimeError as error:  # such as out of memory, as for CUDA
+                raise failure_of(error, "the emulated capture") from error
+            finally:
+                torch.clear_autocast_cache()
+                torch.set_rng_state(rng_state)
+                for generator, state in zip(generators, states, strict=True):
+                    generator.set_state(state)
+                recorder.restore_memory()
+        graph = EmulatedGraph(recorder, *results, self._pool if pool is None else pool, forward)
+        del recorder  # and with it tensors that the graph does not keep alive
         graph.check_reads()
         return graph
-
-    def _record(
-        self,
-        function: Capturable,
-        sources: Sequence[torch.Tensor],
-        select_clones: SelectClones,
-        generators: Sequence[torch.Generator],
-        forward: EmulatedGraph | None,
-    ) -> tuple[_Recorder, tuple[Any, list[Copy], list[Copy]]]:
-        """Record the operators of a function, then restore memory and RNG states.
-
-        Returns the recorder, and a tuple of the function's outputs, the copies of inputs and the clones of outputs.
-        """
-        rng_state, states = torch.get_rng_state(), [generator.get_state() for generator in generators]
-        torch.clear_autocast_cache()  # as for CUDA
-        try:
-            if forward is None:
-                torch.default_generator.manual_seed(SEED_OF_CAPTURES)  # else a function could set the current seed unnoticed
-            else:
-                torch.set_rng_state(forward.captured_states.last)
-            recorder = _Recorder(None if forward is None else forward.captured_states, generators)
-            with exclusive_capture(), report_as_capturing(self.is_capturing), recorder, NameFailures():
-                results = run_with_copies(function, sources, select_clones)
-            recorder.rng_states.end(rng_state)
-        except CaptureFailed:
-            raise
-        except RuntimeError as error:  # such as out of memory, as for CUDA
-            raise failure_of(error, "the emulated capture") from error
-        finally:
-            torch.clear_autocast_cache()
-            torch.set_rng_state(rng_state)
-            for generator, state in zip(generators, states, strict=True):
-                generator.set_state(state)
-            recorder.restore_memory()
-        return recorder, results
 
     def capture_patched(
         self,
@@ -157,20 +141,18 @@ class EmulatedGraph:
 
     def __init__(
         self,
-        steps: list[_Step],
-        constants: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
-        rng_states: RngStates,
+        recorder: _Recorder,
         outputs: Any,
         copies: Sequence[Copy],
         clones: Sequence[Copy],
         pool: list[EmulatedGraph],
         forward: EmulatedGraph | None,
     ) -> None:
-        self.captured_states, self._forward = rng_states, forward
-        self._replayed_states = rng_states  # RNG states of the last replay
-        copy_steps = [(_addresses(step), index) for index, step in enumerate(steps) if step.operator is _COPY]
-        self._copies, self._clones = find_copies(copy_steps, copies), find_copies(copy_steps, clones)
-        self._constants = list(constants.values())
+        steps, self._constants, self._forward = recorder.steps, list(recorder.constants.values()), forward
+        self.captured_states = self._replayed_states = recorder.rng_states  # of the capture, and of the last replay
+        copy_steps = [(index, step.args) for index, step in enumerate(steps) if step.operator is _COPY]
+        copy_at = {(args[0].data_ptr(), args[1].data_ptr()): index for index, args in copy_steps}
+        self._copies, self._clones = find_copies(copy_at, copies), find_copies(copy_at, clones)
         self._sources: list[torch.Tensor] = []
         self._targets: list[torch.Tensor] = []
         self._patched_inputs: list[int] = []  # addresses of the captured inputs, if they are patched instead of copied
@@ -180,15 +162,12 @@ class EmulatedGraph:
         self._intermediates = [tensor for tensor in allocated if _storage(tensor) not in output_storages]
         self._output_memory = [tensor for tensor in allocated if _storage(tensor) in output_storages]
         self._pool, self._index_in_pool = pool, len(pool)
-        own_storages = {_storage(tensor) for tensor in allocated}
-
-        def is_kept(tensor: torch.Tensor) -> bool:
-            return _storage(tensor) in own_storages or _storage(tensor) in constants
-
+        kept = {_storage(tensor) for tensor in allocated} | recorder.constants.keys()
         self._steps: list[_Step] | None = [
-            step._replace(args=_to_weak(step.args, is_kept), kwargs=_to_weak(step.kwargs, is_kept)) for step in steps
+            step._replace(args=_to_weak(step.args, kept), kwargs=_to_weak(step.kwargs, kept)) for step in steps
         ]
-        self._own_uses = Counter(map(_storage, _distinct((self._steps, outputs))))
+        distinct = {id(tensor): tensor for tensor in tensors_in((self._steps, outputs))}
+        self._own_uses = Counter(map(_storage, distinct.values()))
         self._kept = {_storage(tensor) for tensor in self._intermediates}  # memory in use, which no other tensor gets
         pool.append(self)
         for graph in pool:
@@ -207,11 +186,8 @@ class EmulatedGraph:
         """
         for step in self._steps or ():
             if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
-                failed = CaptureFailed(
-                    f"{step.operator} reads a tensor that Python code created, which a replay would not create again"
-                )
-                failed.location = step.location
-                raise failed
+                text = f"{step.operator} reads a tensor that Python code created, which a replay would not create again"
+                raise Failure(text, step.location).error()
 
     def uses_memory_of(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Return whether an operator of the graph has an argument in the memory of one of the tensors."""
@@ -241,28 +217,24 @@ class EmulatedGraph:
                 raise CaptureFailed("a memcpy node cannot copy a tensor with other sizes, strides or dtype than in the capture")
 
     def replay(self) -> None:
-        if self._steps is None:
+        steps, sources, targets = self._steps, self._sources, self._targets
+        if steps is None:
             raise CaptureFailed("a captured graph was replayed after its recording was closed")
         if get_ident() in capturing_threads:
             raise CaptureFailed("a graph was replayed while another graph was captured in the same thread")
         with torch.no_grad():
-            expected_sources = len(self._patched_inputs) or len(self._copies)
-            if expected_sources > len(self._sources) or len(self._clones) > len(self._targets):
+            if (len(self._patched_inputs) or len(self._copies)) > len(sources) or len(self._clones) > len(targets):
                 raise CaptureFailed("a graph was replayed before its sources or targets were set for this call")
-            patched = dict(zip(self._patched_inputs, self._sources, strict=True)) if self._patched_inputs else {}
-            args_of_copies = {
-                index: (self._steps[index].args[0], source) for index, source in zip(self._copies, self._sources, strict=False)
-            }
-            args_of_copies |= {
-                index: (target, self._steps[index].args[1]) for index, target in zip(self._clones, self._targets, strict=True)
-            }
+            patched = dict(zip(self._patched_inputs, sources, strict=True)) if self._patched_inputs else {}
+            copy_args = {index: (steps[index].args[0], source) for index, source in zip(self._copies, sources, strict=False)}
+            copy_args |= {index: (target, steps[index].args[1]) for index, target in zip(self._clones, targets, strict=True)}
             self._sources, self._targets = [], []
             forward = None if self._forward is None else self._forward._replayed_states
             rng_states = self._replayed_states = RngStates(forward)
             for number, value in self._constants:  # operators of the last replay may have mutated them
                 number.copy_(value)
-            for step_index, step in enumerate(self._steps):
-                args = args_of_copies.get(step_index, step.args)
+            for step_index, step in enumerate(steps):
+                args = copy_args.get(step_index, step.args)
                 if step.rng_index is not None:
                     rng_states.restore(step.rng_index)
                 with torch.inference_mode() if step.is_inference else nullcontext(), torch.set_grad_enabled(step.grad_enabled):
@@ -367,31 +339,26 @@ def _tags(operator: Any) -> Container[torch.Tag]:
 
 def _with_current_layout(values: Any) -> Any:
     """Return values with tensors detached, so that operators such as squeeze_ do not change the layouts that are recorded."""
-    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.detach(), values)
 
 
-def _distinct(values: Any) -> list[torch.Tensor]:
-    """Return the tensors in nested values, each object once."""
-    return list({id(tensor): tensor for tensor in tensors_in(values)}.values())
-
-
-def _to_weak(arguments: Any, is_kept: Callable[[torch.Tensor], bool]) -> Any:
-    """Return arguments with weak references to memory instead of tensors that the graph does not keep alive.
+def _to_weak(arguments: Any, kept: Set[int]) -> Any:
+    """Return arguments with weak references instead of tensors that are in none of the storages at the addresses `kept`.
 
     Empty tensors, which have no memory, are replaced by new tensors.
     """
 
-    def weak(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or is_kept(leaf) or leaf.is_quantized:  # scales are not in the memory
-            return leaf
-        return WeakMemory(leaf) if leaf.numel() else torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype)
+    def weak(tensor: torch.Tensor) -> Any:
+        if _storage(tensor) in kept or tensor.is_quantized:  # scales are not in the memory
+            return tensor
+        return WeakMemory(tensor) if tensor.numel() else torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
 
-    return tree_map(weak, arguments)
+    return tree_map_only(torch.Tensor, weak, arguments)
 
 
 def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
     """Return arguments with tensors instead of weak references; `patched` maps addresses of patched inputs to new inputs."""
-    return tree_map(lambda leaf: _tensor_at(leaf, patched) if isinstance(leaf, WeakMemory) else leaf, arguments)
+    return tree_map_only(WeakMemory, lambda memory: _tensor_at(memory, patched), arguments)
 
 
 def _tensor_at(memory: WeakMemory, patched: Mapping[int, torch.Tensor]) -> torch.Tensor:
@@ -401,11 +368,6 @@ def _tensor_at(memory: WeakMemory, patched: Mapping[int, torch.Tensor]) -> torch
     if tensor is None:
         raise CaptureFailed("a graph was replayed that reads the memory of a freed tensor\n  keep a reference to the tensor")
     return tensor
-
-
-def _addresses(step: _Step) -> tuple[int, int]:
-    target, source = step.args[:2]
-    return target.data_ptr(), source.data_ptr()
 
 
 def _storage(tensor: torch.Tensor) -> int:

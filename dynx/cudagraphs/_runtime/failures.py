@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from traceback import walk_tb
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -94,47 +95,20 @@ _MAKES_SPARSE = (
 
 
 def failure_of(error: BaseException, what: str) -> CaptureFailed:
-    """Return the CaptureFailed for an error that no operator raised, such as that of `torch.cuda.synchronize`.
-
-    Args:
-        error: The error.
-        what: What failed, for the message.
-    """
-    root = _root(error)
-    frames = list(_frames(root))
-    sets_seed = any(code in _seeding() for code, _ in frames)
-    failed = CaptureFailed(SEED_WAS_SET if sets_seed else f"{what} failed: {first_line(root)}")
-    failed.location = user_location([RawFrame(code.co_filename, line, code.co_qualname) for code, line in frames])
-    return failed
+    """Return the CaptureFailed for an error that no operator raised, such as that of `torch.cuda.synchronize`."""
+    while error.__context__ is not None:  # the first exception of the chain caused the error at the end of the capture
+        error = error.__context__
+    calls = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    sets_seed = any(code in _seeding() for code, _ in calls)
+    location = user_location([RawFrame(code.co_filename, line, code.co_qualname) for code, line in calls])
+    return Failure(SEED_WAS_SET if sets_seed else f"{what} failed: {first_line(error)}", location).error()
 
 
 def first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
 
 
-def _root(error: BaseException) -> BaseException:
-    """Return the first exception of a chain (`__context__`), which caused the error at the end of the capture."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return error
-
-
-def _frames(error: BaseException) -> Any:
-    traceback = error.__traceback__
-    while traceback is not None:
-        yield traceback.tb_frame.f_code, traceback.tb_lineno
-        traceback = traceback.tb_next
-
-
 def _seeding() -> set[CodeType]:
     """Return the code objects of torch's functions that set seeds; not of Dynamo's wrappers, which all have the same code."""
-    functions = (
-        torch.manual_seed,
-        torch.seed,
-        torch.cuda.manual_seed,
-        torch.cuda.manual_seed_all,
-        torch.cuda.seed,
-        torch.cuda.seed_all,
-        torch.cuda.set_rng_state,
-    )
-    return {inspect.unwrap(function).__code__ for function in functions}
+    on_cuda = torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.seed, torch.cuda.seed_all, torch.cuda.set_rng_state
+    return {inspect.unwrap(function).__code__ for function in (torch.manual_seed, torch.seed, *on_cuda)}

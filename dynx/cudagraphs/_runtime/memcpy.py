@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -37,11 +37,7 @@ _LARGE = 1 << 20  # bytes; torch's allocator takes larger tensors from other seg
 def run_with_copies(
     function: Capturable, sources: Sequence[torch.Tensor], select_clones: SelectClones
 ) -> tuple[Any, list[Copy], list[Copy]]:
-    """Copy the inputs, run a function on the copies, and clone selected outputs.
-
-    Returns:
-        The outputs of the function, the copies of inputs, and the clones of outputs.
-    """
+    """Run a function on copies of the inputs, and clone selected outputs; return the outputs, the copies and the clones."""
     copies = [(copy_of(source), source) for source in sources]
     outputs = function([target for target, _ in copies])
     clones = [(torch.empty_like(output), output) for output in select_clones(outputs)]
@@ -54,22 +50,11 @@ class CopiesNotFound(CaptureFailed):
     """Raised if the graph has no memcpy nodes for some copies: torch may capture a small copy as a kernel."""
 
 
-def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
-    """Find the memcpy node of each copy by its target and source address.
+def find_copies(node_at: Mapping[Addresses, Node], copies: Sequence[Copy]) -> list[Node]:
+    """Return the memcpy node of each copy, given all nodes by their addresses. Raises CopiesNotFound if a copy has no node.
 
     The target address does not suffice to identify the node: the captured function may copy other tensors to that address.
-
-    Args:
-        nodes: The memcpy nodes of a graph, with their addresses.
-        copies: The copies to find.
-
-    Returns:
-        One node for each copy.
-
-    Raises:
-        CopiesNotFound: A copy has no node.
     """
-    node_at = dict(nodes)
     expected = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
     if missing := [str(index) for index, addresses in enumerate(expected) if addresses not in node_at]:
         raise CopiesNotFound(f"some copies of inputs or outputs have no memcpy node in the graph: number {', '.join(missing)}")

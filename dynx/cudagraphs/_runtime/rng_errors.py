@@ -23,14 +23,7 @@ DRAWS_TWICE = (
 def check_generators(
     operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], registered: Collection[torch.Generator]
 ) -> None:
-    """Raise CaptureFailed if an operator draws from a generator that is not registered with the graph.
-
-    Args:
-        operator: The operator.
-        args: Its arguments.
-        kwargs: Its keyword arguments.
-        registered: The default generator of the device, and the generators that are registered with the graph.
-    """
+    """Raise CaptureFailed if an operator draws from a generator that is not `registered` with the graph."""
     used = (leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Generator))
     if all(any(is_same_generator(leaf, known) for known in registered) for leaf in used):
         return

@@ -25,9 +25,6 @@ from dynx.cudagraphs._runtime.interface import Run
 class StreamOrder:
     """The order of replays of graphs that share memory: each stream waits for the stream that replayed last.
 
-    Args:
-        device: Index of the device.
-
     Attributes:
         last: Raw handle of the stream that was used last; None if there is no stream to wait for.
         lock: Held until a replay is launched, so that the streams of other threads wait for the replay.
@@ -62,9 +59,7 @@ class StreamOrder:
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
         """Return a function that makes the current stream wait for earlier replays, then calls `run`, which replays a graph.
 
-        Args:
-            run: Called with the arguments of the returned function.
-            tensors: Memory that `run` uses: once it is freed, it is reused only after the work on all streams that used it.
+        Once the memory of `tensors`, which `run` uses, is freed, it is reused only after the work on all streams that used it.
         """
         get_current, lock, known = self._current, self.lock, {self._current()}
         latest: int | None = None

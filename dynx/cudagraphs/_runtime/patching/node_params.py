@@ -14,36 +14,34 @@ from typing import Any
 
 import torch
 
-from dynx.cudagraphs._runtime.driver import ExecutableGraph, check_result, current_context, graph_nodes, import_driver
+from dynx.cudagraphs._runtime import driver
 from dynx.cudagraphs._runtime.patching.pointer_scan import NodeParams, NotPatchable, ScanResult
 from dynx.errors import CaptureFailed
 
-_MEMCPY_SOURCE, _MEMCPY_TARGET = 48, 136  # offsets of srcDevice and dstDevice in CUDA_MEMCPY3D
 _BUFFER_POINTER = 1  # CU_LAUNCH_PARAM_BUFFER_POINTER in `extra`, a list of pairs: the next entry is the address of the buffer
 _ALIGNMENT = 16  # bytes; the allocator aligns to more, but kernels that were chosen for its memory rely on at most this
 
 
 def read_node_params(graph: torch.cuda.CUDAGraph) -> list[NodeParams]:
     """Return the parameters of the nodes of a graph, in the order in which they were captured."""
-    return [_node_params(node) for node in graph_nodes(graph.raw_cuda_graph())]
+    return [_node_params(node) for node in driver.graph_nodes(graph.raw_cuda_graph())]
 
 
 def _node_params(node: Any) -> NodeParams:
-    driver = import_driver()
-    kind, kinds = check_result(driver.cuGraphNodeGetType(node)), driver.CUgraphNodeType
+    api = driver.import_driver()
+    kind, kinds = driver.check_result(api.cuGraphNodeGetType(node)), api.CUgraphNodeType
     if kind == kinds.CU_GRAPH_NODE_TYPE_KERNEL:
-        params = check_result(driver.cuGraphKernelNodeGetParams(node))
+        params = driver.check_result(api.cuGraphKernelNodeGetParams(node))
         grid = [int(getattr(params, f"{level}Dim{axis}")) for level in ("grid", "block") for axis in "XYZ"]
         operation = int(params.func), int(params.kern), *grid, int(params.sharedMemBytes)
         return NodeParams("kernel", operation, tuple(_kernel_fields(params)))
     if kind == kinds.CU_GRAPH_NODE_TYPE_MEMCPY:
-        params = check_result(driver.cuGraphMemcpyNodeGetParams(node))
-        data = ctypes.string_at(int(params.getPtr()), _MEMCPY_TARGET + 8)
+        params = driver.check_result(api.cuGraphMemcpyNodeGetParams(node))
         size = int(params.WidthInBytes), int(params.Height), int(params.Depth)
-        addresses = (data[_MEMCPY_SOURCE : _MEMCPY_SOURCE + 8], data[_MEMCPY_TARGET : _MEMCPY_TARGET + 8])
-        return NodeParams("memcpy", size, tuple((0, address) for address in addresses))
+        addresses = int(params.srcDevice), int(params.dstDevice)
+        return NodeParams("memcpy", size, tuple((0, address.to_bytes(8, "little")) for address in addresses))
     if kind == kinds.CU_GRAPH_NODE_TYPE_MEMSET:
-        params = check_result(driver.cuGraphMemsetNodeGetParams(node))
+        params = driver.check_result(api.cuGraphMemsetNodeGetParams(node))
         operation = int(params.value), int(params.elementSize), int(params.width), int(params.height)
         return NodeParams("memset", operation, ((0, int(params.dst).to_bytes(8, "little")),))
     return NodeParams("empty" if kind == kinds.CU_GRAPH_NODE_TYPE_EMPTY else "other", ())
@@ -66,12 +64,11 @@ def _kernel_fields(params: Any) -> list[tuple[int, bytes]]:
 
 def _param_layout(params: Any) -> list[tuple[int, int]]:
     """Return offset and size of each parameter of a kernel."""
-    driver = import_driver()
-    get_param_info = driver.cuFuncGetParamInfo if int(params.func) else driver.cuKernelGetParamInfo
-    function = params.func if int(params.func) else params.kern
+    api = driver.import_driver()
+    get_info, function = (api.cuFuncGetParamInfo, params.func) if int(params.func) else (api.cuKernelGetParamInfo, params.kern)
     layout: list[tuple[int, int]] = []
     while True:
-        error, *info = get_param_info(function, len(layout))
+        error, *info = get_info(function, len(layout))
         if int(error) != 0:  # there are no more parameters
             return layout
         layout.append((int(info[0]), int(info[1])))
@@ -80,17 +77,14 @@ def _param_layout(params: Any) -> list[tuple[int, int]]:
 class InputPointers:
     """The pointers to inputs in an executable graph, which are set through copies of the parameters of their nodes.
 
-    Args:
-        executable: The instantiated graph.
-        scan: Where the pointers to inputs are, and the stale bytes (padding with old addresses), which are overwritten.
-        inputs: Number of inputs.
+    `scan` says where the pointers are, and where padding holds old addresses (stale bytes), which is overwritten.
     """
 
-    def __init__(self, executable: ExecutableGraph, scan: ScanResult, inputs: int) -> None:
+    def __init__(self, executable: driver.ExecutableGraph, scan: ScanResult, inputs: int) -> None:
         self._executable, self._kept_alive = executable, list[Any]()
-        self._context = current_context()
-        nodes = graph_nodes(executable.graph.raw_cuda_graph())
-        patched = dict.fromkeys([*(pointer.node for pointer in scan.pointers), *(stale.node for stale in scan.stale)])
+        self._context = driver.current_context()
+        nodes = driver.graph_nodes(executable.graph.raw_cuda_graph())
+        patched = {pointer.node for pointer in scan.pointers} | {stale.node for stale in scan.stale}
         copies = {index: self._copy_params(nodes[index]) for index in patched}
         self._cells: list[list[tuple[ctypes.c_uint64, int]]] = [[] for _ in range(inputs)]  # with offset from the input's start
         # for each input, the functions that update its nodes: a node is updated once, however many of its inputs change
@@ -159,25 +153,21 @@ class InputPointers:
     def _copy_params(self, node: Any) -> tuple[list[int], Callable[[], int]]:
         """Copy the parameters of a node, so that pointers in them can be changed.
 
-        Returns:
-            The addresses of the copied fields, and a function that sets the node's parameters to the copies in the executable
-            graph and returns the driver's error code.
+        Returns the addresses of the copied fields, and a function that sets the node's parameters to the copies in the
+        executable graph and returns the driver's error code.
         """
-        driver, library, executable = import_driver(), ctypes.PyDLL("libcuda.so.1"), self._executable.pointer
-        if check_result(driver.cuGraphNodeGetType(node)) == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY:
-            params = check_result(driver.cuGraphMemcpyNodeGetParams(node))
+        api = driver.import_driver()
+        if driver.check_result(api.cuGraphNodeGetType(node)) == api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY:
+            params = driver.check_result(api.cuGraphMemcpyNodeGetParams(node))
             self._kept_alive.append(params)
-            address = int(params.getPtr())
-            set_memcpy = library.cuGraphExecMemcpyNodeSetParams
-            return [address + _MEMCPY_SOURCE, address + _MEMCPY_TARGET], _bind(
-                set_memcpy, executable, node, address, self._context.handle
-            )
-        params = check_result(driver.cuGraphKernelNodeGetParams(node))
+            fields = [int(params.getPtr()) + offset for offset in (driver.MEMCPY_SOURCE, driver.MEMCPY_TARGET)]
+            return fields, driver.memcpy_setter(self._executable, node, params, self._context)
+        params = driver.check_result(api.cuGraphKernelNodeGetParams(node))
         fields = [self._copy_aligned(data) for _, data in _kernel_fields(params)]
         array = (ctypes.c_void_p * max(1, len(fields)))(*fields)
         params.kernelParams, params.extra = ctypes.addressof(array), 0
         self._kept_alive += [params, array]
-        return fields, _bind(library.cuGraphExecKernelNodeSetParams_v2, executable, node, params.getPtr())
+        return fields, driver.bound("cuGraphExecKernelNodeSetParams_v2", self._executable, node, params.getPtr())
 
     def _copy_aligned(self, data: bytes) -> int:
         """Copy bytes to memory aligned to 128 bytes, which suits any parameter, and return the address."""
@@ -191,9 +181,3 @@ class InputPointers:
 def _check_error(error: int) -> None:
     if error:
         raise CaptureFailed(f"setting the parameters of a node in the executable graph failed with CUDA error {error}")
-
-
-def _bind(function: Any, executable: ctypes.c_void_p, *arguments: Any) -> Callable[[], int]:
-    """Return a driver function with its arguments bound; each call reads `executable` anew, since instantiation changes it."""
-    function.argtypes, function.restype = [ctypes.c_void_p] * (1 + len(arguments)), ctypes.c_int
-    return partial(function, executable, *(ctypes.c_void_p(int(argument)) for argument in arguments))

@@ -140,8 +140,8 @@ def _scan_node(
     host_memory: Sequence[AddressRange],
 ) -> Iterator[InputPointer | StaleBytes]:
     """Yield the input pointers and stale padding of one node, from captures with the first and the second set of inputs."""
-    all_fields = zip(*(node.fields for node in (*firsts, *seconds)), strict=True)
-    for field, captures in enumerate(all_fields):
+    memories = device_memory, host_memory
+    for field, captures in enumerate(zip(*(node.fields for node in (*firsts, *seconds)), strict=True)):
         of_first, of_second = captures[: len(firsts)], captures[len(firsts) :]
         begin = captures[0][0]
         for offset in range(-begin % _WORD, len(captures[0][1]) - _WORD + 1, _WORD):
@@ -160,9 +160,10 @@ def _scan_node(
                     " but does not change with that address"
                 )
             elif word != second_word and is_stable:
-                if word == 0 and (_contains(device_memory, second_word) or _contains(host_memory, second_word)):
+                if word == 0 and any(_contains(memory, second_word) for memory in memories):
                     continue  # a pointer to an input is never 0
-                if second_word == 0 and _is_other_address(word, inputs, device_memory, host_memory):
+                is_second_input = any(second.start <= word < second.end for _, second in inputs)
+                if second_word == 0 and not is_second_input and any(_contains(memory, word) for memory in memories):
                     continue
                 is_internal = _contains(device_memory, word) and _contains(device_memory, second_word)
                 if is_internal and all(second_word - word != range2.start - range1.start for range1, range2 in inputs):
@@ -173,17 +174,6 @@ def _scan_node(
                     raise UnexplainedDifference(f"{differing} differs between captures: {word:#x} and {second_word:#x}")
                 yield StaleBytes(index, field, offset + part.start, second_word.to_bytes(_WORD, "little")[part])
         yield from _scan_partial_words(index, field, of_first, of_second)
-
-
-def _is_other_address(
-    word: int,
-    inputs: Sequence[tuple[AddressRange, AddressRange]],
-    device_memory: Sequence[AddressRange],
-    host_memory: Sequence[AddressRange],
-) -> bool:
-    """Return whether a word is an address in device or host memory, but not in an input of the second set."""
-    is_input = any(second.start <= word < second.end for _, second in inputs)
-    return not is_input and (_contains(device_memory, word) or _contains(host_memory, word))
 
 
 def _stale_part(

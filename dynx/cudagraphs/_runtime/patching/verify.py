@@ -12,7 +12,7 @@ from dynx._reading.tensors import tensors_in
 from dynx._torch.ops.memory_pools import segments
 from dynx._torch.ops.raw_memory import holds_address
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
-from dynx.cudagraphs._runtime.interface import Run, SelectClones
+from dynx.cudagraphs._runtime.interface import CapturedGraph, SelectClones
 from dynx.cudagraphs._runtime.memcpy import extent, spread_copies
 from dynx.cudagraphs._runtime.patching.node_params import InputPointers, read_node_params
 from dynx.cudagraphs._runtime.patching.pointer_scan import (
@@ -26,22 +26,16 @@ from dynx.cudagraphs._runtime.patching.pointer_scan import (
 )
 
 
-class _Graph(Protocol):
-    def memory(self) -> Sequence[tuple[int, int]]:
-        """Return start and end of the segments of the graph's memory pool."""
-
-    def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
-        """Return a function that calls `run` after earlier replays of graphs that share memory with this graph."""
-
+class _Graph(CapturedGraph, Protocol):
     graph: torch.cuda.CUDAGraph
     executable: ExecutableGraph
-    outputs: Any
-    set_targets: SetAddresses
+
+    def memory(self) -> Sequence[tuple[int, int]]:
+        """Return start and end of the segments of the graph's memory pool."""
 
 
 def make_verified_setter(
     first: _Graph,
-    second: _Graph,
     capture_again: Callable[[Sequence[torch.Tensor]], _Graph],
     input_sets: Sequence[Sequence[torch.Tensor]],
     inputs: Sequence[torch.Tensor],
@@ -51,7 +45,6 @@ def make_verified_setter(
 
     Args:
         first: The graph, captured with `input_sets[0]`.
-        second: A graph captured with `input_sets[1]`.
         capture_again: Captures another graph with one of the `input_sets`.
         input_sets: Two sets of copies of the inputs, as `spread_copies` makes them.
         inputs: The inputs of which these are copies, to which the graph must not point.
@@ -61,8 +54,9 @@ def make_verified_setter(
         NotPatchable: The input pointers cannot be distinguished from other words, or verification failed.
     """
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
-    scan = _scan(first, second, capture_again, input_sets, ranges)
-    if any(_shares_storage(output, input_sets[0]) for output in tensors_in(first.outputs)):
+    scan = _scan(first, capture_again, input_sets, ranges)
+    storages = {tensor.untyped_storage().data_ptr() for tensor in input_sets[0]}
+    if any(output.untyped_storage().data_ptr() in storages for output in tensors_in(first.outputs)):
         raise NotPatchable("an output of the graph aliases an input")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
         raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
@@ -81,13 +75,12 @@ _CAPTURES = 8  # at most, to recognize words that differ at random
 
 def _scan(
     first: _Graph,
-    second: _Graph,
     capture_again: Callable[[Sequence[torch.Tensor]], _Graph],
     input_sets: Sequence[Sequence[torch.Tensor]],
     inputs: Sequence[tuple[AddressRange, AddressRange]],
 ) -> ScanResult:
     """Return the input pointers; capture again, up to a limit, while node parameters differ for an unknown reason."""
-    nodes = read_node_params(first.graph), read_node_params(second.graph)
+    nodes = read_node_params(first.graph), read_node_params(capture_again(input_sets[1]).graph)
     repeats: tuple[list[list[NodeParams]], list[list[NodeParams]]] = ([], [])  # of the two sets, in turn
     filler: list[bytearray] = []
     for number in range(_CAPTURES):
@@ -144,10 +137,6 @@ def _fill_with_garbage(tensor: torch.Tensor) -> None:
         tensor.fill_(float("nan"))
     else:  # 0 or 1, which are valid if the tensor holds indices
         tensor.fill_(0 if tensor.any() else 1)
-
-
-def _shares_storage(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
-    return any(output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() for tensor in inputs)
 
 
 def _range(tensor: torch.Tensor) -> AddressRange:
