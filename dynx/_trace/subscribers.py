@@ -24,7 +24,7 @@ from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
-from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, listeners_to_recompiles, start_listeners
+from dynx._trace.dispatch import CompileEnd, EndListener, StartListener, emit, registered
 from dynx._trace.guards.requests import short_source
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
@@ -114,8 +114,9 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     site = call_site()
     scope = Scope(_generations.register(call.frame_number, call.nth), call, function_location(call, site), site)
     state = global_state()
-    for start in tuple(start_listeners):
-        _notify_start(start, call.id, scope.location)
+    for callbacks in tuple(registered):
+        if callbacks.on_start is not None:
+            _notify_start(callbacks.on_start, call.id, scope.location)
     messages = Messages(lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _current_location(scope))))
     scopes = _scopes()
     scopes.append(scope)
@@ -133,7 +134,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             if all(reason.kind == "backend" for reason in scope.reasons):  # torch reports at most that the backend differs
                 scope.reasons = _compiled_keys.changes(scope.generation, call.code, call.cache_key, site)
             _compiled_keys.add(scope.generation, call.code, call.cache_key, call.id)
-        if end.outcome == "compiled" and listeners_to_recompiles:
+        if end.outcome == "compiled" and any(callbacks.explains_recompiles for callbacks in registered):
             requests = scope.requests.by_name()
             texts = described(requests, call.locals, call.globals)
             objects = {short_source(name): text for name, text in texts.objects.items()}
@@ -142,8 +143,8 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             facts = EntryFacts(requests, state, call.backend, objects, keys, types, weak_self(call.locals))
             _add_facts(scope.key, facts)
             _facts_by_guards[guards_of(result)] = facts
-        if end_listeners:
-            _notify_end(scope, result if end.outcome == "compiled" else None)
+        if on_ends := [callbacks.on_end for callbacks in registered if callbacks.on_end is not None]:
+            _notify_end(on_ends, scope, result if end.outcome == "compiled" else None)
         records = scope.finish(end)
         if scopes:
             scopes[-1].nested_seconds += scope.elapsed
@@ -167,10 +168,10 @@ def _notify_start(start: StartListener, compile_id: str, location: Location) -> 
         emit(Trouble("progress", f"{type(error).__name__}: {error}"))
 
 
-def _notify_end(scope: Scope, result: Any) -> None:
+def _notify_end(on_ends: Sequence[EndListener], scope: Scope, result: Any) -> None:
     guards = guards_of_result(result)
     end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.by_name())
-    for on_end in tuple(end_listeners):
+    for on_end in on_ends:
         try:
             on_end(end)
         except Exception as error:  # noqa: BLE001 - a failing observer must not fail the program
