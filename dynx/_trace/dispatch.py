@@ -53,6 +53,14 @@ def emit(record: Record) -> None:
                 emit(Trouble("a listener", f"{type(error).__name__}: {error}"))
 
 
+def notify(what: str, callback: Callable[..., None], *args: object) -> None:
+    """Call a callback that `bus.listen` registered; an exception in it becomes a `Trouble` record and fails nothing else."""
+    try:
+        callback(*args)
+    except Exception as error:  # noqa: BLE001 - a failing observer must not stop the compilation
+        emit(Trouble(what, f"{type(error).__name__}: {error}"))
+
+
 def trouble(what: str, error: BaseException) -> None:
     """Emit a `Trouble` record for a part of dynx that failed, such as the debugger; also warn, as there may be no listener."""
     emit(Trouble(what, f"{type(error).__name__}: {error}"))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from dynx._reading.safe_read import described
-from dynx._reading.user_location import call_site, first_line, owner_of_file, user_location
+from dynx._reading.user_location import call_site, owner_of_file
 from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
@@ -23,25 +23,13 @@ from dynx._torch.side_effects.observers import OBSERVERS
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
-from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
-from dynx._trace.dispatch import CompileEnd, EndListener, StartListener, emit, registered
-from dynx._trace.guards.requests import short_source
+from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
+from dynx._trace.dispatch import CompileEnd, EndListener, emit, notify, registered
+from dynx._trace.guards.requests import by_short_source
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
-from dynx.records import (
-    Backward,
-    CacheEvent,
-    Compile,
-    GraphBreak,
-    Location,
-    Reason,
-    Recompile,
-    Record,
-    Skipped,
-    TorchWarning,
-    Trouble,
-)
+from dynx.records import Backward, CacheEvent, Compile, GraphBreak, Location, Reason, Recompile, Record, Skipped
 
 R = TypeVar("R", bound=Record)
 
@@ -116,8 +104,8 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     state = global_state()
     for callbacks in tuple(registered):
         if callbacks.on_start is not None:
-            _notify_start(callbacks.on_start, call.id, scope.location)
-    messages = Messages(lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _current_location(scope))))
+            notify("progress", callbacks.on_start, call.id, scope.location)
+    messages = Messages(scope.add_warning)
     scopes = _scopes()
     scopes.append(scope)
 
@@ -137,9 +125,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         if end.outcome == "compiled" and any(callbacks.explains_recompiles for callbacks in registered):
             requests = scope.requests.by_name()
             texts = described(requests, call.locals, call.globals)
-            objects = {short_source(name): text for name, text in texts.objects.items()}
-            keys = {short_source(name): found for name, found in texts.keys.items()}
-            types = {short_source(name): text for name, text in texts.types.items()}
+            objects, keys, types = by_short_source(texts.objects), by_short_source(texts.keys), by_short_source(texts.types)
             facts = EntryFacts(requests, state, call.backend, objects, keys, types, weak_self(call.locals))
             _add_facts(scope.key, facts)
             _facts_by_guards[guards_of(result)] = facts
@@ -161,27 +147,11 @@ def _add_facts(key: CompileKey, facts: EntryFacts) -> None:
     _facts[key] = facts
 
 
-def _notify_start(start: StartListener, compile_id: str, location: Location) -> None:
-    try:
-        start(compile_id, location)
-    except Exception as error:  # noqa: BLE001 - a failing progress display must not stop the compilation
-        emit(Trouble("progress", f"{type(error).__name__}: {error}"))
-
-
 def _notify_end(on_ends: Sequence[EndListener], scope: Scope, result: Any) -> None:
     guards = guards_of_result(result)
     end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.by_name())
     for on_end in on_ends:
-        try:
-            on_end(end)
-        except Exception as error:  # noqa: BLE001 - a failing observer must not fail the program
-            emit(Trouble("guards and graph code", f"{type(error).__name__}: {error}"))
-
-
-def _current_location(scope: Scope) -> Location | None:
-    from dynx._torch.tracing.stack import tracing_stack
-
-    return user_location(tracing_stack(), scope.call_site)
+        notify("guards and graph code", on_end, end)
 
 
 def _on_attempt(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
@@ -229,7 +199,7 @@ def _on_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         if failed:
             reasons = _explained(failed, generation, call.code, call.locals, call.globals, call.backend, site)
             compile_id = f"{failed[0].against.partition('/')[0]}/{len(failed)}"  # of the recompile, if it were allowed
-            location = _first_line_of(call.code, site)
+            location = beginning_of(call.code, user_name(call.code.co_qualname), site)
             emit(Recompile(generation, compile_id, location, tuple(reasons), outcome="refused"))
             emit(Compile(generation, compile_id, location, "failed", 0.0, reason=REFUSED, called_from=site, began=time.time()))
 
@@ -322,14 +292,7 @@ _REPORTED_ELSEWHERE = (
 
 def _emit_skipped(code: CodeType, reason: str) -> None:
     if owner_of_file(code.co_filename).kind == "user":
-        location = Location(code.co_filename, first_line(code), user_name(code.co_qualname))
-        emit(Skipped(location, reason))
-
-
-def _first_line_of(code: CodeType, site: Location | None) -> Location:
-    library = owner_of_file(code.co_filename).library
-    caller = site.own if library and site else None
-    return Location(code.co_filename, first_line(code), user_name(code.co_qualname), library=library, caller=caller)
+        emit(Skipped(beginning_of(code, user_name(code.co_qualname), None), reason))
 
 
 def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
@@ -337,17 +300,9 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
 
     def after(result: Any, raised: BaseException | None) -> None:
         if raised is None and result and is_compiled_itself(code):
-            site = call_site()
-            location = _first_line_of(code, site)
-            emit(
-                GraphBreak(
-                    location,
-                    (location,),
-                    "torch.compile was put on a generator function",
-                    kind="Attempt to trace generator",
-                    resumable=False,
-                )
-            )
+            location = beginning_of(code, user_name(code.co_qualname), call_site())
+            reason, kind = "torch.compile was put on a generator function", "Attempt to trace generator"
+            emit(GraphBreak(location, (location,), reason, kind=kind, resumable=False))
 
     return after
 
