@@ -47,31 +47,13 @@ _ALIASES = {
 
 # usage of each command, in the order of `help`, which prints the docstring of the command's method beside it
 _USAGE = {
-    "s": "s(tep)",
-    "n": "n(ext)",
-    "si": "si",
-    "until": "until [LINE]",
-    "r": "r(eturn)",
-    "c": "c(ontinue)",
-    "back": "back [N]",
-    "forward": "forward [N]",
-    "rs": "rs",
-    "rn": "rn",
-    "b": "b(reak) [LINE | FILE:LINE | FUNCTION [if CONDITION]]",
-    "clear": "cl(ear) [NUMBER]",
-    "w": "w(here)",
-    "u": "u(p)",
-    "d": "d(own)",
-    "l": "l(ist)",
-    "p": "p EXPRESSION",
-    "locals": "locals",
-    "stack": "stack",
-    "changes": "changes NAME",
-    "graph": "graph",
-    "guards": "guards",
-    "help": "h(elp) [COMMAND]",
-    "q": "q(uit)",
-}
+    "s": "s(tep)", "n": "n(ext)", "si": "si", "until": "until [LINE]", "r": "r(eturn)", "c": "c(ontinue)",
+    "back": "back [N]", "forward": "forward [N]", "rs": "rs", "rn": "rn",
+    "b": "b(reak) [LINE | FILE:LINE | FUNCTION [if CONDITION]]", "clear": "cl(ear) [NUMBER]",
+    "w": "w(here)", "u": "u(p)", "d": "d(own)", "l": "l(ist)",
+    "p": "p EXPRESSION", "locals": "locals", "stack": "stack", "changes": "changes NAME", "graph": "graph", "guards": "guards",
+    "help": "h(elp) [COMMAND]", "q": "q(uit)",
+}  # fmt: skip
 
 
 class Debugger(cmd.Cmd):
@@ -274,7 +256,7 @@ class Debugger(cmd.Cmd):
         if not arg:
             return self._complain("changes needs the name of a local")
         values = _trail_reader.values_of(self._trail, self._at(), arg)
-        rows = [(f"line {_trail_reader.line_of(self._trail, value.row)}", value.text) for value in values]
+        rows = [(f"line {_trail_reader.line_of(self._trail, row)}", text) for row, text in values]
         self._say(screen.table(rows) or f"{arg} has had no value in this frame so far")
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from dynx._bytecode.trail import NOTHING
 from dynx._handle import Handle
@@ -112,13 +112,6 @@ def open_here(tx: Any, script: str | Iterable[str] | None) -> None:
 _on_thread = threading.local()  # `session`: the innermost session of the thread
 
 
-class _BreakKey(NamedTuple):
-    """Identifies the instruction of a graph break across attempts: Dynamo reaches it again after the restart."""
-
-    compile_id: str
-    rows: int  # number of rows of the attempt up to the instruction
-
-
 class Session(Handle):
     """One debugged call: records every instruction that Dynamo traces, and prompts for commands where the debugger stops.
 
@@ -132,7 +125,8 @@ class Session(Handle):
         self.stops = Stops(self.trail, internals=internals)
         self.breakpoints: list[Breakpoint] = []
         self.breaks: dict[int, str] = {}  # the reason of each graph break, by row
-        self._break_reasons: dict[_BreakKey, str] = {}  # the same, for attempts that reach the instruction again
+        # the same, for attempts that reach the instruction again: by compile id, and number of rows up to the instruction
+        self._break_reasons: dict[tuple[str, int], str] = {}
         self.stop: Stop | None = self.stops.step(NOTHING)
         self.has_left = False
         self._thread = threading.get_ident()
@@ -220,7 +214,7 @@ class Session(Handle):
         """Return whether to stop before an instruction; False for instructions that a restarted attempt only repeats."""
         attempt = self.trail.attempt(row)
         if attempt.rows <= attempt.replays:
-            key = _BreakKey(attempt.compile_id, attempt.rows)
+            key = attempt.compile_id, attempt.rows
             if key in self._break_reasons:
                 self.breaks[row] = self._break_reasons[key]
             for breakpoint in self.breakpoints:
@@ -243,13 +237,12 @@ class Session(Handle):
         if self.has_left or tx is None or not is_new(error, self):
             return
         graph_break = read_break("", error)
-        consequence = (
-            "" if graph_break.resumable else "; torch skips the function: it runs eagerly, its callees may be compiled"
-        )
+        reason = graph_break.headline
+        if not graph_break.resumable:
+            reason += "; torch skips the function: it runs eagerly, its callees may be compiled"
         row = self.recorder.row_of(tx)
         attempt = self.trail.attempt(row)
-        reason = f"{graph_break.headline}{consequence}"
-        self.breaks[row] = self._break_reasons[_BreakKey(attempt.compile_id, attempt.rows)] = reason
+        self.breaks[row] = self._break_reasons[attempt.compile_id, attempt.rows] = reason
         self._debugger.stop_at(tx, reason)
 
     def _fail(self, failure: Exception) -> None:

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import torch
 
-from dynx._torch.tracing import shape_facts
+from dynx._reading.user_location import location_of, user_location
+from dynx._torch.tracing import shape_facts, translator
 from dynx._torch.tracing.render import show_value
-from dynx.comptime._values.line import traced_line
+from dynx._torch.tracing.stack import tracing_stack
 from dynx.errors import ComptimeFailed, NotConstant
 
 _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
@@ -152,6 +153,11 @@ class Expression(Number):
         self._tx = self._value = None
         self._parts = ()
         self._siblings = set()
+
+
+def traced_line(tx: Any) -> str:
+    """Return the line of user code being traced; inside a helper of dynx such as `comptime.print`, the line that called it."""
+    return str(user_location(tracing_stack()) or location_of(translator.location(tx)))
 
 
 def plain(operand: Any) -> Any:
