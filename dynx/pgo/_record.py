@@ -21,7 +21,7 @@ from dynx.pgo._cache_keys import CacheKeys
 from dynx.pgo._explain import explained
 from dynx.pgo._known_graphs import graph_of, needless, symbol_name
 from dynx.pgo._match import described
-from dynx.pgo._merge import join, join_frames, joined, kept_graphs, with_seen
+from dynx.pgo._merge import join, join_frames, kept_graphs, with_seen
 from dynx.pgo._profile import Profile
 from dynx.records import CacheEvent, Location, Record
 from dynx.records.cache_key import CacheKey, KeySettings
@@ -99,8 +99,7 @@ class Recorder(Handle):
             {self.run: self._text},
             (str(torch.__version__),),
         )
-        everything = joined((own, *(replace(handle.profile, frames=handle.frames) for handle in self._begun_with)))
-        profile = Profile(everything.frames, everything.runs, everything.torch, extra=everything.extra)
+        profile = Profile().merge(own, *(replace(handle.profile, frames=handle.frames) for handle in self._begun_with))
         return profile.prune(drop=self._prunable(profile)) if prune else profile
 
     def prunable(self) -> tuple[PrunableSize, ...]:
