@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cmd
 import sys
-from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol
 
 from rich.console import Console, RenderableType
@@ -109,9 +108,8 @@ class Debugger(cmd.Cmd):
         try:
             return bool(evaluate(tx, translator.local_variables(tx), breakpoint.condition))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the condition raises
-            if quietly:
-                return True
-            self._complain(f"{breakpoint.text}: {type(error).__name__}: {error}")
+            if not quietly:
+                self._complain(f"{breakpoint.text}: {type(error).__name__}: {error}")
             return True
 
     def _prompt(self) -> None:
@@ -304,9 +302,9 @@ class Debugger(cmd.Cmd):
         if self._row == self._present:
             self._session.stop = stop
             return True
-        for row in self._later_rows():
-            is_hit = any(row in breakpoint.rows or self._is_at(breakpoint, row) for breakpoint in self._session.breakpoints)
-            if is_hit or row in self._session.breaks or (stop is not None and stop(row)):
+        for row in (row for row in self._history() if row > self._row):
+            is_break = row in self._session.breaks or any(self._hits(one, row) for one in self._session.breakpoints)
+            if is_break or (stop is not None and stop(row)):
                 return self._go_to(row)
         self._say(screen.end_of_history(backwards=False))
         return self._go_to(self._present)
@@ -331,12 +329,9 @@ class Debugger(cmd.Cmd):
             self._cached_history = [*(row for row in history if row < self._present), self._present]
         return self._cached_history
 
-    def _later_rows(self) -> Iterator[int]:
-        return (row for row in self._history() if row > self._row)
-
-    def _is_at(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Return whether a breakpoint is set at a recorded instruction and has no condition."""
-        return breakpoint.condition is None and self._session.stops.is_at(breakpoint, row)
+    def _hits(self, breakpoint: Breakpoint, row: int) -> bool:
+        """Return whether a breakpoint was hit at a recorded instruction, or has no condition and would be hit there."""
+        return row in breakpoint.rows or (breakpoint.condition is None and self._session.stops.is_at(breakpoint, row))
 
     def _go_to(self, row: int, reason: str = "") -> bool:
         self._row, self._level = row, 0
