@@ -11,17 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 
-from dynx.records.profile import (
-    DYNAMIC,
-    Atom,
-    Atoms,
-    FrameProfile,
-    Graph,
-    ProfileChange,
-    ProfileData,
-    Seen,
-    SourceProfile,
-)
+from dynx.records.profile import DYNAMIC, Atom, Atoms, FrameProfile, Graph, ProfileChange, ProfileData, Seen, SourceProfile
 
 Selects = Callable[[FrameProfile, str, int | None], bool]
 

@@ -25,16 +25,7 @@ from dynx.pgo._merge import join, join_frames, kept_graphs, with_seen
 from dynx.pgo._profile import Profile
 from dynx.records import CacheEvent, Location, Record
 from dynx.records.cache_key import CacheKey, KeySettings
-from dynx.records.profile import (
-    DYNAMIC,
-    DynamicSizes,
-    FrameProfile,
-    Graph,
-    ProfileData,
-    PrunableSize,
-    Seen,
-    SourceProfile,
-)
+from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, Graph, ProfileData, PrunableSize, Seen, SourceProfile
 
 Place = tuple[RawCodeId, str, int | None]  # function, source, dim
 

@@ -259,10 +259,7 @@ _READERS: tuple[tuple[str, GuardKind | Read], ...] = (
         r"(?s)hasattr\((?P<source>.*), '(?P<name>\w+)'\) == (?P<value>True|False)$",
         lambda m: ("attribute", f"{m['source']}.{m['name']}", *_PRESENCE[m["value"] == "True"]),
     ),
-    (
-        r"\(type\((?P<source>.*)\) is (?:float|complex) and .*isnan\(.*\)\)$",
-        lambda m: ("value", m["source"], "nan", None),
-    ),
+    (r"\(type\((?P<source>.*)\) is (?:float|complex) and .*isnan\(.*\)\)$", lambda m: ("value", m["source"], "nan", None)),
     (r"BACKEND_MATCH failure", lambda m: ("backend", "backend", None, None)),
     (
         r"(?:getattr failed|KeyError|IndexError) on (?:source )?(?P<source>\S+)",
@@ -286,10 +283,7 @@ _READERS: tuple[tuple[str, GuardKind | Read], ...] = (
     ),
     (r"(?s)___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", _identity),
     (r"(?s)___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?$", "type"),
-    (
-        r"(?s)(?P<source>.*) is (?P<not>not )?None$",
-        lambda m: ("none", m["source"], "not None" if m["not"] else "None", None),
-    ),
+    (r"(?s)(?P<source>.*) is (?P<not>not )?None$", lambda m: ("none", m["source"], "not None" if m["not"] else "None", None)),
     (r"(?s)(?P<source>[^() ]+) is (?P<other>[^() ]+)$", lambda m: ("alias", m["source"], f"is {m['other']}", None)),
     (rf"(?s).*{_SIZE}.*", _shape),
     (r"(?s)(?!.*(?:==|!=)).*[<>].*", _bounds),
