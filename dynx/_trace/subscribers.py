@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from dynx._reading.safe_read import described
@@ -32,13 +32,6 @@ from dynx._trace.source_names import in_words_of_the_user
 from dynx.records import Backward, CacheEvent, Compile, GraphBreak, Location, Reason, Recompile, Record, Skipped
 
 R = TypeVar("R", bound=Record)
-
-
-class BackwardInProgress(NamedTuple):
-    """A backward graph that is being compiled at the first `backward()`, after the compilation of its forward has ended."""
-
-    compile_id: str
-    started: float
 
 
 _in_progress = threading.local()  # per thread: `scopes`, and `backward` while a backward graph is compiled
@@ -93,7 +86,8 @@ def _scope() -> Scope | None:
     return scopes[-1] if scopes else None
 
 
-def _backward() -> BackwardInProgress | None:
+def _backward() -> tuple[str, float] | None:
+    """Return compile id and start of the backward graph that is being compiled, which happens at the first `backward()`."""
     return _in_progress.__dict__.get("backward")
 
 
@@ -226,7 +220,7 @@ def _on_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if scope is not None:
         scope.add_event(event)
     elif isinstance(event, RawCache) and (backward := _backward()):
-        compile_id = backward.compile_id
+        compile_id, _ = backward
         emit(CacheEvent(event.cache, event.result, _generation_of(compile_id), compile_id, None, event.reason))
 
 
@@ -248,15 +242,15 @@ def _on_dynamic_update(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After |
 
 def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if compile_id := backward_of(args):
-        _in_progress.backward = BackwardInProgress(compile_id, time.perf_counter())
+        _in_progress.backward = compile_id, time.perf_counter()
 
 
 def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    backward = _backward()
-    if backward is not None:
+    if backward := _backward():
         del _in_progress.backward
-        seconds = time.perf_counter() - backward.started
-        emit(Backward(_generation_of(backward.compile_id), backward.compile_id, seconds, time.time() - seconds))
+        compile_id, started = backward
+        seconds = time.perf_counter() - started
+        emit(Backward(_generation_of(compile_id), compile_id, seconds, time.time() - seconds))
 
 
 def _generation_of(compile_id: str) -> int:

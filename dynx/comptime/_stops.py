@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from types import CodeType
 from typing import NamedTuple
 
@@ -47,15 +48,13 @@ class Stops:
 
     def __init__(self, trail: Trail, *, internals: bool = False) -> None:
         self._trail, self._internals = trail, internals
-        self._beginnings: dict[int, frozenset[int]] = {}  # by code; indices of instructions
+        self._beginnings = cache(lambda code: frozenset(_beginnings(trail.codes[code])))  # indices of instructions
         self._breakpoint_indices: dict[tuple[int, int], frozenset[int]] = {}  # by number of the breakpoint and code
 
     def begins(self, row: int) -> bool:
         """Return whether a recorded instruction begins a statement, in code that the debugger shows."""
-        code = self._trail.frame(row).code
-        if code not in self._beginnings:
-            self._beginnings[code] = frozenset(_beginnings(self._trail.codes[code]))
-        return self._index(row) in self._beginnings[code] and is_shown(self._trail, row, internals=self._internals)
+        beginnings = self._beginnings(self._trail.frame(row).code)
+        return self._index(row) in beginnings and is_shown(self._trail, row, internals=self._internals)
 
     def is_at(self, breakpoint: Breakpoint, row: int) -> bool:
         """Return whether a recorded instruction begins the statement of a breakpoint; ignores the breakpoint's condition."""

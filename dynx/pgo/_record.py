@@ -6,7 +6,6 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 
 from dynx._handle import Handle
@@ -156,7 +155,10 @@ class Recorder(Handle):
         for update in updates:
             self._keep(update)
         value_of = {source: symbol for symbol in graph.symbols for source in symbol.sources}
-        for place in _dynamic_places(updates):
+        dynamic = dict.fromkeys(  # the sizes and numbers that torch treated as dynamic, without duplicates
+            (update.code, update.source, dim) for update in updates for dim, value in update.known.dims() if value == DYNAMIC
+        )
+        for place in dynamic:
             code, source, dim = place
             symbol = value_of.get(symbol_name(source, dim))
             if symbol is None:
@@ -196,13 +198,6 @@ def record(run: str | None = None) -> Recorder:
         [("L['x']", 0, [4, 6])]
     """
     return Recorder(run)
-
-
-def _dynamic_places(updates: list[RawUpdate]) -> Iterator[Place]:
-    """Yield the sizes and numbers that torch treated as dynamic, without duplicates."""
-    yield from dict.fromkeys(
-        (update.code, update.source, dim) for update in updates for dim, value in update.known.dims() if value == DYNAMIC
-    )
 
 
 def _key(code: RawCodeId) -> tuple[str, int, str, int | None]:
