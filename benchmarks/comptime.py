@@ -35,7 +35,7 @@ def never_reached():
 def recorder():
     """Return a session of the debugger that never stops."""
     session = Session(["c"])
-    session.stop = None
+    session.debugger.stop = None
     return session
 
 

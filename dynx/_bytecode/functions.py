@@ -55,13 +55,12 @@ def _parsed(content: bytes) -> tuple[SourceFunction, ...]:
 def _within(node: ast.AST, lines: list[str], prefix: str) -> Iterator[SourceFunction]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            name = "<lambda>" if isinstance(child, ast.Lambda) else child.name
-            decorators = [] if isinstance(child, ast.Lambda) else child.decorator_list
-            first = min([child.lineno, *(decorator.lineno for decorator in decorators)])
             last = child.end_lineno or child.lineno
             if isinstance(child, ast.Lambda):
+                name, first = "<lambda>", child.lineno
                 content = ast.get_source_segment("\n".join(lines), child) or ""
             else:
+                name, first = child.name, min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
                 content = textwrap.dedent("\n".join(lines[first - 1 : last]))
             digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
             yield SourceFunction(name, f"{prefix}{name}", first, last, digest)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dynx._bytecode import statements
 from dynx._bytecode.globals_read import codes_in
-from dynx._bytecode.statements import Statement, Step, can_hold, step_at
+from dynx._bytecode.statements import Statement, can_hold, step_at
 
 WhyNot = Callable[[FunctionType], str | None]
 
@@ -45,7 +45,7 @@ def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
     if codes is None:
         return Reach(None)  # Python cannot compile the file by itself, for example a cell of a notebook with magics
     holders = [code for code in codes if _begins_in(code, statement)]
-    functions = [code for code in holders if _is_function(code)]
+    functions = [code for code in holders if code.co_flags & inspect.CO_OPTIMIZED]
     if functions:
         return Reach(_why_untraced(file, functions, why_not_traced), is_untraced=True)
     if not holders:
@@ -86,18 +86,10 @@ def _codes(source: str, file: str) -> tuple[CodeType, ...] | None:
 
 
 def _begins_in(code: CodeType, statement: Statement) -> bool:
-    may_hold = code.co_name == "<module>" or can_hold(code, statement)  # a module begins on line 1
-    return may_hold and bool(statements.beginnings(_steps(code), statement))
-
-
-def _steps(code: CodeType) -> list[Step]:
-    return [
-        step_at(instruction.opname, instruction.argval, instruction.positions) for instruction in dis.get_instructions(code)
-    ]
-
-
-def _is_function(code: CodeType) -> bool:
-    return bool(code.co_flags & inspect.CO_OPTIMIZED)
+    if code.co_name != "<module>" and not can_hold(code, statement):  # a module begins on line 1
+        return False
+    steps = [step_at(one.opname, one.argval, one.positions) for one in dis.get_instructions(code)]
+    return bool(statements.beginnings(steps, statement))
 
 
 def _why_untraced(file: str, codes: list[CodeType], why_not_traced: WhyNot) -> str | None:

@@ -156,12 +156,9 @@ def _run_starts(steps: Sequence[Step], statement: Statement) -> Iterable[int]:
         before = step.name
         if step.line is None or step.name in PRELUDE or left_by_loop:
             continue
-        if step.line in statement:
-            if not inside:
-                yield index
-            inside = True
-        else:
-            inside = False
+        was_inside, inside = inside, step.line in statement
+        if inside and not was_inside:
+            yield index
 
 
 def _follows_own_body(steps: Sequence[Step], index: int, statement: Statement) -> bool:

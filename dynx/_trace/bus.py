@@ -11,16 +11,7 @@ import threading
 from dynx._handle import Handle
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
 from dynx._torch.hooks import Subscription, subscribe
-from dynx._trace.dispatch import (
-    EndListener,
-    Listener,
-    StartListener,
-    emit,
-    end_listeners,
-    listeners,
-    listeners_to_recompiles,
-    start_listeners,
-)
+from dynx._trace.dispatch import Callbacks, EndListener, Listener, StartListener, emit, registered
 from dynx._trace.subscribers import SUBSCRIBERS, clear_facts
 from dynx.errors import UnsupportedTorch
 from dynx.records import Trouble
@@ -32,22 +23,16 @@ _subscriptions: list[Subscription] = []
 class Listening(Handle):
     """The handle of a registered listener: `remove()` unregisters it, and removes the hooks from torch if no other is left."""
 
-    __slots__ = ("_listener", "_on_end", "_on_start")
+    __slots__ = ("_callbacks",)
 
-    def __init__(self, listener: Listener, on_start: StartListener | None, on_end: EndListener | None) -> None:
-        self._listener, self._on_start, self._on_end = listener, on_start, on_end
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
 
     def remove(self) -> None:
         with _lock:
-            if self._on_start in start_listeners:
-                start_listeners.remove(self._on_start)
-            if self._on_end in end_listeners:
-                end_listeners.remove(self._on_end)
-            if self._listener in listeners_to_recompiles:
-                listeners_to_recompiles.remove(self._listener)
-            if self._listener in listeners:
-                listeners.remove(self._listener)
-                if not listeners:
+            if self._callbacks in registered:
+                registered.remove(self._callbacks)
+                if not registered:
                     _detach()
 
 
@@ -70,16 +55,11 @@ def listen(
         The handle whose `remove` unregisters all three callbacks.
     """
     with _lock:
-        listeners.append(listener)
-        if explains_recompiles:
-            listeners_to_recompiles.append(listener)
-        if on_start is not None:
-            start_listeners.append(on_start)
-        if on_end is not None:
-            end_listeners.append(on_end)
-        if len(listeners) == 1:
+        callbacks = Callbacks(listener, on_start, on_end, explains_recompiles)
+        registered.append(callbacks)
+        if len(registered) == 1:
             _attach()
-        return Listening(listener, on_start, on_end)
+        return Listening(callbacks)
 
 
 def _attach() -> None:

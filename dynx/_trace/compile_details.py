@@ -40,7 +40,7 @@ class CompileDetails(Handle):
         self._graphs: dict[str, list[RawCodeLine]] = {}  # by compile id, until the compilation ends; text only
         self._graph_watch: Handle | None = None
         try:
-            self._graph_watch = watch_graphs(self._on_graph, _report)
+            self._graph_watch = watch_graphs(self._on_graph, lambda hook, error: emit(_trouble(error)))
         except UnsupportedTorch as error:
             record(_trouble(error))  # the watch does not listen to the bus yet
 
@@ -89,10 +89,6 @@ def code_records(code: list[RawCodeLine]) -> tuple[tuple[CodeLine, ...], int]:
             break
         lines.append(CodeLine(text, location(stack)))
     return tuple(lines), len(code) - len(lines)
-
-
-def _report(hook: str, error: BaseException) -> None:
-    emit(_trouble(error))
 
 
 def _trouble(error: BaseException) -> Trouble:

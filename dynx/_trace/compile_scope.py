@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from types import CodeType
 from typing import NamedTuple
 
 from dynx._reading.qualname import enclosing_block
@@ -97,10 +98,12 @@ class Scope:
         """Add an `Attempt` record for the pass of Dynamo that has just ended: `trace_frame` returned `result`, or raised."""
         if raised is None:
             # torch reports every changed number as dynamic, including numbers that it specializes later in the attempt
-            symbolic = symbolic_sources(result)
-            self.dynamic = [change for change in self.dynamic if any(_is_part(name, change.source) for name in symbolic)]
-            fixed = specialized_sources(result)
-            self.dynamic = [change for change in self.dynamic if _symbol_source(change) not in fixed]
+            symbolic, fixed = symbolic_sources(result), specialized_sources(result)
+            self.dynamic = [
+                change
+                for change in self.dynamic
+                if any(_is_part(name, change.source) for name in symbolic) and _symbol_source(change) not in fixed
+            ]
             self.specialized = [self._specialized(source, stack) for source, stack in fixed.items()]
             self.effects = frames_of(result)
         seconds = time.perf_counter() - self.attempt_started
@@ -134,16 +137,18 @@ class Scope:
     def add_event(self, raw: RawCache | RawDynamic) -> None:
         """Add the record of a lookup in a compile cache on disk, or of a size or number that became dynamic."""
         if isinstance(raw, RawCache):
-            self.caches.append(CacheEvent(raw.cache, raw.result, self.generation, self.call.id, self.location, raw.reason))
-            return
-        line = user_location(tracing_stack(), self.call_site)
-        self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
+            self.caches.append(CacheEvent(raw.cache, raw.result, *self.key, self.location, raw.reason))
+        else:
+            self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, *self.key, self._traced_line()))
+
+    def add_warning(self, text: str, origin: str) -> None:
+        self.warnings.append(TorchWarning(text, origin, self._traced_line()))
 
     def add_known(self, raw: RawKnown, *, is_new: bool) -> None:
         """Note a size or number that is symbolic because of a PGO profile; add a record only if `is_new`, once in a process."""
         dim = "scalar" if raw.dim is None else f"size {raw.dim}"
-        line = user_location(tracing_stack(), self.call_site)
-        change = BecameDynamic(raw.source, dim, *(raw.values or ("", "")), *self.key, line, raw.profile, raw.run)
+        values = raw.values or ("", "")
+        change = BecameDynamic(raw.source, dim, *values, *self.key, self._traced_line(), raw.profile, raw.run)
         self.profiles[_symbol_source(change)] = raw.profile
         if is_new:
             self.dynamic.append(change)
@@ -153,41 +158,29 @@ class Scope:
         if not self.profile_misses:
             self.profile_misses.append(ProfileMiss(profile, *self.key, self.location))
 
-    def _called_from(self) -> Location | None:
-        """Return the line that called the function; None for a resume function, which torch calls."""
-        return self.call_site if resumed_at(self.call.code) is None else None
-
-    def _break(self) -> Location | None:
-        line = resumed_at(self.call.code)
-        return replace(self.location, line=line) if line is not None else None
+    def _traced_line(self) -> Location | None:
+        return user_location(tracing_stack(), self.call_site)
 
     def finish(self, ending: Ending) -> list[Record]:
         """Close the scope and return its records: graph breaks and other events, then `GaveUp`, `Recompile` and `Compile`."""
         self.elapsed = time.perf_counter() - self.started
         seconds = max(0.0, self.elapsed - self.nested_seconds)
         nodes, guards = metrics.sizes(self.call.id)
-        records: list[Record] = [
-            *self.breaks,
-            *self.dynamic,
-            *self.profile_misses,
-            *self.specialized,
-            *self.caches,
-            *self.warnings,
-            *self.further,
-        ]
+        resumed = resumed_at(self.call.code)
+        called_from = self.call_site if resumed is None else None  # torch calls a resume function
+        at_break = replace(self.location, line=resumed) if resumed is not None else None
+        records: list[Record] = [*self.breaks, *self.dynamic, *self.profile_misses, *self.specialized, *self.caches]
+        records += [*self.warnings, *self.further]
         if ending.outcome == "compiled":  # a function that is skipped runs eagerly
             records += [frame_record(raw, *self.key, self.location, self.call_site) for raw in self.effects]
         if ending.limit is not None:
             allowed, fatal = limit_value(ending.limit), ending.outcome == "failed"
-            records.append(
-                GaveUp(self.generation, self.call.id, self.location, ending.limit, allowed, self._called_from(), fatal)
-            )
+            records.append(GaveUp(*self.key, self.location, ending.limit, allowed, called_from, fatal))
         if self.reasons:
-            records.append(Recompile(self.generation, self.call.id, self.location, self.reasons, seconds, ending.outcome))
+            records.append(Recompile(*self.key, self.location, self.reasons, seconds, ending.outcome))
         records.append(
             Compile(
-                self.generation,
-                self.call.id,
+                *self.key,
                 self.location,
                 ending.outcome,
                 seconds,
@@ -197,11 +190,11 @@ class Scope:
                 guards,
                 self.call.backend,
                 ending.reason,
-                resumed_at(self.call.code),
-                self._called_from(),
+                resumed,
+                called_from,
                 time.time() - self.elapsed,
                 named(self.failed_at) if self.failed_at is not None else None,
-                code_at(self.failed_at or self._break()),
+                code_at(self.failed_at or at_break),
                 of_dynx=getattr(self.call.cache_key, "of_dynx", False),
             )
         )
@@ -268,6 +261,12 @@ def function_location(call: CompileCall, call_site: Location | None) -> Location
     owner, library = owner_of_file(code.co_filename)
     if owner != "user" and library is None and call_site is not None:
         return replace(call_site.own, function=name)
+    return beginning_of(code, name, call_site)
+
+
+def beginning_of(code: CodeType, name: str, call_site: Location | None) -> Location:
+    """Return the first line of a function; `call_site`, the line that called it, is kept for a function of a library."""
+    library = owner_of_file(code.co_filename).library
     caller = call_site.own if library is not None and call_site is not None else None
     return Location(code.co_filename, first_line(code), name, library=library, caller=caller)
 
@@ -280,22 +279,18 @@ class Generations:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._current = 0
+        self.current = 0
         self._last: dict[int, int] = {}  # by frame number: the number of its last compilation
         self._newest = -1
-
-    @property
-    def current(self) -> int:
-        return self._current
 
     def register(self, frame: int, nth: int) -> int:
         """Register the start of the compilation with id `frame/nth`, and return its generation."""
         with self._lock:
             new_frame = frame not in self._last
             if (new_frame and nth == 0 and frame <= self._newest) or (not new_frame and nth <= self._last[frame]):
-                self._current += 1
+                self.current += 1
                 self._last.clear()
                 self._newest = -1
             self._last[frame] = nth
             self._newest = max(self._newest, frame)
-            return self._current
+            return self.current

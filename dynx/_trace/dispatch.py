@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -28,20 +29,36 @@ class CompileEnd(NamedTuple):
 
 EndListener = Callable[[CompileEnd], None]
 
-listeners: list[Listener] = []
-listeners_to_recompiles: list[Listener] = []  # those that need values of guards, to explain recompiles
-start_listeners: list[StartListener] = []
-end_listeners: list[EndListener] = []
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Callbacks:
+    """The callbacks that one call of `bus.listen` has registered; its docstring describes them."""
+
+    listener: Listener
+    on_start: StartListener | None
+    on_end: EndListener | None
+    explains_recompiles: bool
+
+
+registered: list[Callbacks] = []
 
 
 def emit(record: Record) -> None:
     """Pass a record to every listener; an exception in one of them becomes a `Trouble` record."""
-    for listener in tuple(listeners):
+    for callbacks in tuple(registered):
         try:
-            listener(record)
+            callbacks.listener(record)
         except Exception as error:  # noqa: BLE001 - a failing listener must not stop the other listeners, or the program
             if not isinstance(record, Trouble):
                 emit(Trouble("a listener", f"{type(error).__name__}: {error}"))
+
+
+def notify(what: str, callback: Callable[..., None], *args: object) -> None:
+    """Call a callback that `bus.listen` registered; an exception in it becomes a `Trouble` record and fails nothing else."""
+    try:
+        callback(*args)
+    except Exception as error:  # noqa: BLE001 - a failing observer must not stop the compilation
+        emit(Trouble(what, f"{type(error).__name__}: {error}"))
 
 
 def trouble(what: str, error: BaseException) -> None:

@@ -30,8 +30,7 @@ def frame_record(raw: RawFrameEffects, generation: int, id: str, function: Locat
 def effect_record(raw: RawEffect, site: Location | None = None) -> Effect:
     """Return the record of one side effect; `site` is the line that called the compiled function."""
     location, stack = _lines(raw.stack, site)
-    kind = cast("EffectKind", raw.kind)
-    code = code_at(location)
+    kind, code = cast("EffectKind", raw.kind), code_at(location)
     return Effect(raw.source, kind, raw.after, raw.before, location, stack, raw.emitted, raw.announced, raw.order, code)
 
 

@@ -29,11 +29,14 @@ class EntryFacts:
 
     requests: Mapping[str, list[StackParts]]
     state: Mapping[str, str]  # torch's global state
-    backend: str
+    backend: str | None
     objects: Mapping[str, str] = field(default_factory=dict)  # objects guarded by identity, by source as torch shortens it
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # keys of guarded dicts, by source as torch shortens it
     types: Mapping[str, str] = field(default_factory=dict)  # types of guarded dicts, by source as torch shortens it
     instance: Callable[[], Any] = field(default=lambda: None)  # weak reference to `self`
+
+
+_UNKNOWN = EntryFacts({}, {}, None)
 
 
 class FrameKey(NamedTuple):
@@ -109,14 +112,11 @@ def explain(
     call_site: Location | None,
 ) -> Reason:
     """Build the `Reason` for one failed guard; `facts` is None if no listener observed the compilation of the cache entry."""
+    facts = facts or _UNKNOWN
     guard = _name_missing_attribute(entry.guard, facts, locals, globals)
     guard = _name_changed_key(guard, facts, locals, globals)
-    expected, got = _values(guard, facts, locals, globals)
-    if guard.kind == "backend":
-        expected, got = facts.backend if facts is not None else None, backend
-    requesters: tuple[Location, ...] = ()
-    if facts is not None and guard.kind not in _AMBIENT:
-        requesters = lines_for(guard.source, facts.requests, call_site)
+    expected, got = (facts.backend, backend) if guard.kind == "backend" else _values(guard, facts, locals, globals)
+    requesters = lines_for(guard.source, facts.requests, call_site) if guard.kind not in _AMBIENT else ()
     location = _location(guard, requesters, call_site)
     return Reason(
         guard.kind,
@@ -142,15 +142,15 @@ def weak_self(locals: Mapping[str, Any]) -> Callable[[], Any]:
         return lambda: None
 
 
-def _other_instance(facts: EntryFacts | None, locals: Mapping[str, Any]) -> str | None:
+def _other_instance(facts: EntryFacts, locals: Mapping[str, Any]) -> str | None:
     """Return the name of the class of `self` if the entry was compiled for another living instance of the class, else None."""
-    before, now = facts.instance() if facts is not None else None, locals.get("self")
+    before, now = facts.instance(), locals.get("self")
     return type(now).__qualname__ if before is not None and now is not before and type(now) is type(before) else None
 
 
-def _differing(facts: EntryFacts | None, locals: Mapping[str, Any]) -> tuple[str, ...]:
+def _differing(facts: EntryFacts, locals: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the guarded attributes of `self` that differ between this instance and the one that the entry was compiled for."""
-    if facts is None or _other_instance(facts, locals) is None:
+    if _other_instance(facts, locals) is None:
         return ()
     before, now = {"self": facts.instance()}, {"self": locals["self"]}
     sources = dict.fromkeys(source for source in map(short_source, facts.requests) if source.startswith("self."))
@@ -159,10 +159,10 @@ def _differing(facts: EntryFacts | None, locals: Mapping[str, Any]) -> tuple[str
 
 
 def _name_changed_key(
-    guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
+    guard: ParsedGuard, facts: EntryFacts, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
     """Turn a failed guard on the length of a dict into one on the new or missing keys, if these are known and few."""
-    before = facts.keys.get(guard.source) if facts is not None and guard.kind == "length" else None
+    before = facts.keys.get(guard.source) if guard.kind == "length" else None
     now = safe_read.key_texts(guard.source, locals, globals) if before is not None else None
     if before is None or now is None:
         return guard
@@ -174,10 +174,10 @@ def _name_changed_key(
 
 
 def _name_missing_attribute(
-    guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
+    guard: ParsedGuard, facts: EntryFacts, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
     """Make the missing attribute the source of a failed `getattr` guard; torch's message names only the object."""
-    if facts is None or not guard.text.startswith("getattr failed"):
+    if not guard.text.startswith("getattr failed"):
         return guard
     attributes = [source for source in map(short_source, facts.requests) if source.rpartition(".")[0] == guard.source]
     missing = [attribute for attribute in attributes if safe_read.is_absent(attribute, locals, globals)]
@@ -185,14 +185,14 @@ def _name_missing_attribute(
 
 
 def _values(
-    guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
+    guard: ParsedGuard, facts: EntryFacts, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
     """Return the expected and the actual value of a failed guard as text; None for a value that is not known."""
     if guard.kind == "global_state":
         expected, got = _changed_state(guard.source, facts)
         return expected or guard.expected, got
     if guard.expected == "a tensor type":  # 2.11 and 2.13 give no more detail
-        return facts.objects.get(guard.source, guard.expected) if facts is not None else guard.expected, guard.got
+        return facts.objects.get(guard.source, guard.expected), guard.got
     if guard.kind in ("object", "function"):
         expected, got = _identities(guard, facts, safe_read.describe(guard.source, locals, globals))
         address = _ADDRESS.match(guard.text)
@@ -209,42 +209,38 @@ def _values(
     if guard.kind == "length":
         return guard.expected, safe_read.length(guard.source, locals, globals)
     if guard.kind == "keys":
-        before = facts.keys.get(guard.source, ()) if facts is not None else ()  # torch's message has only one key
+        before = facts.keys.get(guard.source, ())  # torch's message has only one key
         return safe_read.joined_keys(before) or guard.expected, safe_read.keys(guard.source, locals, globals)
     if guard.kind == "shape":
         return guard.expected, safe_read.dimension(guard.source, locals, globals)
     if guard.kind == "type":
-        expected = guard.expected or (facts.types.get(guard.source) if facts is not None else None)
-        return expected, safe_read.type_name(guard.source, locals, globals)
+        return guard.expected or facts.types.get(guard.source), safe_read.type_name(guard.source, locals, globals)
     expected = safe_read.shortened(guard.expected) if guard.expected is not None else None
     return expected, safe_read.describe(guard.source, locals, globals)
 
 
-def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -> tuple[str | None, str | None]:
+def _identities(guard: ParsedGuard, facts: EntryFacts, got: str | None) -> tuple[str | None, str | None]:
     """Return descriptions of the expected and the actual object of an identity guard.
 
     torch keeps only the type of the expected object; dynx described that object when the entry was compiled.
     """
-    objects = facts.objects if facts is not None else {}
-    expected = objects.get(guard.source) or objects.get(f"{guard.source}.__code__")
+    expected = facts.objects.get(guard.source) or facts.objects.get(f"{guard.source}.__code__")
     if expected is None:
         return guard.expected, got
     return expected, f"another {got}" if got == expected else got
 
 
-def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, str | None]:
+def _changed_state(fields: str, facts: EntryFacts) -> tuple[str | None, str | None]:
     """Return the compile-time and the current value, as text, of the parts of torch's global state named in `fields`.
 
     torch's message does not contain these values.
     """
-    now = global_state()
-    before = facts.state if facts is not None else {}
 
     def text(state: Mapping[str, str]) -> str | None:
         values = [f"{field} {state[field]}" for field in fields.split() if field in state]
         return ", ".join(values) or None
 
-    return text(before), text(now)
+    return text(facts.state), text(global_state())
 
 
 def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from dynx._reading.safe_read import described
-from dynx._reading.user_location import call_site, first_line, owner_of_file, user_location
+from dynx._reading.user_location import call_site, owner_of_file
 from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
@@ -23,34 +23,15 @@ from dynx._torch.side_effects.observers import OBSERVERS
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
-from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
-from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, listeners_to_recompiles, start_listeners
-from dynx._trace.guards.requests import short_source
+from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
+from dynx._trace.dispatch import CompileEnd, EndListener, emit, notify, registered
+from dynx._trace.guards.requests import by_short_source
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
-from dynx.records import (
-    Backward,
-    CacheEvent,
-    Compile,
-    GraphBreak,
-    Location,
-    Reason,
-    Recompile,
-    Record,
-    Skipped,
-    TorchWarning,
-    Trouble,
-)
+from dynx.records import Backward, CacheEvent, Compile, GraphBreak, Location, Reason, Recompile, Record, Skipped
 
 R = TypeVar("R", bound=Record)
-
-
-class BackwardInProgress(NamedTuple):
-    """A backward graph that is being compiled at the first `backward()`, after the compilation of its forward has ended."""
-
-    compile_id: str
-    started: float
 
 
 _in_progress = threading.local()  # per thread: `scopes`, and `backward` while a backward graph is compiled
@@ -105,7 +86,8 @@ def _scope() -> Scope | None:
     return scopes[-1] if scopes else None
 
 
-def _backward() -> BackwardInProgress | None:
+def _backward() -> tuple[str, float] | None:
+    """Return compile id and start of the backward graph that is being compiled, which happens at the first `backward()`."""
     return _in_progress.__dict__.get("backward")
 
 
@@ -114,9 +96,10 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     site = call_site()
     scope = Scope(_generations.register(call.frame_number, call.nth), call, function_location(call, site), site)
     state = global_state()
-    for start in tuple(start_listeners):
-        _notify_start(start, call.id, scope.location)
-    messages = Messages(lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _current_location(scope))))
+    for callbacks in tuple(registered):
+        if callbacks.on_start is not None:
+            notify("progress", callbacks.on_start, call.id, scope.location)
+    messages = Messages(scope.add_warning)
     scopes = _scopes()
     scopes.append(scope)
 
@@ -133,17 +116,15 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             if all(reason.kind == "backend" for reason in scope.reasons):  # torch reports at most that the backend differs
                 scope.reasons = _compiled_keys.changes(scope.generation, call.code, call.cache_key, site)
             _compiled_keys.add(scope.generation, call.code, call.cache_key, call.id)
-        if end.outcome == "compiled" and listeners_to_recompiles:
+        if end.outcome == "compiled" and any(callbacks.explains_recompiles for callbacks in registered):
             requests = scope.requests.by_name()
             texts = described(requests, call.locals, call.globals)
-            objects = {short_source(name): text for name, text in texts.objects.items()}
-            keys = {short_source(name): found for name, found in texts.keys.items()}
-            types = {short_source(name): text for name, text in texts.types.items()}
+            objects, keys, types = by_short_source(texts.objects), by_short_source(texts.keys), by_short_source(texts.types)
             facts = EntryFacts(requests, state, call.backend, objects, keys, types, weak_self(call.locals))
             _add_facts(scope.key, facts)
             _facts_by_guards[guards_of(result)] = facts
-        if end_listeners:
-            _notify_end(scope, result if end.outcome == "compiled" else None)
+        if on_ends := [callbacks.on_end for callbacks in registered if callbacks.on_end is not None]:
+            _notify_end(on_ends, scope, result if end.outcome == "compiled" else None)
         records = scope.finish(end)
         if scopes:
             scopes[-1].nested_seconds += scope.elapsed
@@ -160,27 +141,11 @@ def _add_facts(key: CompileKey, facts: EntryFacts) -> None:
     _facts[key] = facts
 
 
-def _notify_start(start: StartListener, compile_id: str, location: Location) -> None:
-    try:
-        start(compile_id, location)
-    except Exception as error:  # noqa: BLE001 - a failing progress display must not stop the compilation
-        emit(Trouble("progress", f"{type(error).__name__}: {error}"))
-
-
-def _notify_end(scope: Scope, result: Any) -> None:
+def _notify_end(on_ends: Sequence[EndListener], scope: Scope, result: Any) -> None:
     guards = guards_of_result(result)
     end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.by_name())
-    for on_end in tuple(end_listeners):
-        try:
-            on_end(end)
-        except Exception as error:  # noqa: BLE001 - a failing observer must not fail the program
-            emit(Trouble("guards and graph code", f"{type(error).__name__}: {error}"))
-
-
-def _current_location(scope: Scope) -> Location | None:
-    from dynx._torch.tracing.stack import tracing_stack
-
-    return user_location(tracing_stack(), scope.call_site)
+    for on_end in on_ends:
+        notify("guards and graph code", on_end, end)
 
 
 def _on_attempt(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
@@ -228,7 +193,7 @@ def _on_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         if failed:
             reasons = _explained(failed, generation, call.code, call.locals, call.globals, call.backend, site)
             compile_id = f"{failed[0].against.partition('/')[0]}/{len(failed)}"  # of the recompile, if it were allowed
-            location = _first_line_of(call.code, site)
+            location = beginning_of(call.code, user_name(call.code.co_qualname), site)
             emit(Recompile(generation, compile_id, location, tuple(reasons), outcome="refused"))
             emit(Compile(generation, compile_id, location, "failed", 0.0, reason=REFUSED, called_from=site, began=time.time()))
 
@@ -255,7 +220,7 @@ def _on_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if scope is not None:
         scope.add_event(event)
     elif isinstance(event, RawCache) and (backward := _backward()):
-        compile_id = backward.compile_id
+        compile_id, _ = backward
         emit(CacheEvent(event.cache, event.result, _generation_of(compile_id), compile_id, None, event.reason))
 
 
@@ -277,15 +242,15 @@ def _on_dynamic_update(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After |
 
 def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if compile_id := backward_of(args):
-        _in_progress.backward = BackwardInProgress(compile_id, time.perf_counter())
+        _in_progress.backward = compile_id, time.perf_counter()
 
 
 def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    backward = _backward()
-    if backward is not None:
+    if backward := _backward():
         del _in_progress.backward
-        seconds = time.perf_counter() - backward.started
-        emit(Backward(_generation_of(backward.compile_id), backward.compile_id, seconds, time.time() - seconds))
+        compile_id, started = backward
+        seconds = time.perf_counter() - started
+        emit(Backward(_generation_of(compile_id), compile_id, seconds, time.time() - seconds))
 
 
 def _generation_of(compile_id: str) -> int:
@@ -321,14 +286,7 @@ _REPORTED_ELSEWHERE = (
 
 def _emit_skipped(code: CodeType, reason: str) -> None:
     if owner_of_file(code.co_filename).kind == "user":
-        location = Location(code.co_filename, first_line(code), user_name(code.co_qualname))
-        emit(Skipped(location, reason))
-
-
-def _first_line_of(code: CodeType, site: Location | None) -> Location:
-    library = owner_of_file(code.co_filename).library
-    caller = site.own if library and site else None
-    return Location(code.co_filename, first_line(code), user_name(code.co_qualname), library=library, caller=caller)
+        emit(Skipped(beginning_of(code, user_name(code.co_qualname), None), reason))
 
 
 def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
@@ -336,17 +294,9 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
 
     def after(result: Any, raised: BaseException | None) -> None:
         if raised is None and result and is_compiled_itself(code):
-            site = call_site()
-            location = _first_line_of(code, site)
-            emit(
-                GraphBreak(
-                    location,
-                    (location,),
-                    "torch.compile was put on a generator function",
-                    kind="Attempt to trace generator",
-                    resumable=False,
-                )
-            )
+            location = beginning_of(code, user_name(code.co_qualname), call_site())
+            reason, kind = "torch.compile was put on a generator function", "Attempt to trace generator"
+            emit(GraphBreak(location, (location,), reason, kind=kind, resumable=False))
 
     return after
 

@@ -37,8 +37,8 @@ class Uses:
             ("backend_lookup", self._on_lookup),
             ("compiled_call", self._on_call),
         ):
-            try:
-                self._subscriptions.append(subscribe(hook_point(name), before, on_error=_ignore))
+            try:  # an error in a hook is ignored: missing data is not reported
+                self._subscriptions.append(subscribe(hook_point(name), before, on_error=lambda hook, error: None))
             except UnsupportedTorch:
                 break
         self._is_complete = len(self._subscriptions) == 3
@@ -106,7 +106,3 @@ def _is_of_dynx(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code.co_filename in (__file__, _HOOKS):
         frame = frame.f_back
     return frame is not None and owner_of_file(frame.f_code.co_filename).kind == "dynx"
-
-
-def _ignore(hook: str, error: BaseException) -> None:
-    """Ignore an error in a hook: missing data is not reported."""

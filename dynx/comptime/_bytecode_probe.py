@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from dynx._bytecode.globals_read import codes_in
 from dynx._bytecode.inject import with_call
@@ -23,20 +23,13 @@ _numbers = itertools.count()
 _lock = threading.RLock()
 
 
-class _InsertedCall(NamedTuple):
-    """A call that a probe inserts into the bytecode of a function."""
-
-    name: str  # of the builtin that is called
-    statement: Statement | None  # the call is inserted before it; None: at the beginning of the function
-
-
 @dataclass
 class _RewrittenFunction:
     """The original and the rewritten code object of a function, and the probe calls inserted into it, oldest first."""
 
     original: CodeType
     current: CodeType
-    calls: list[_InsertedCall]
+    calls: dict[str, Statement | None]  # by name of a builtin: the statement before which it is called; None: the beginning
 
 
 _rewritten: weakref.WeakKeyDictionary[FunctionType, _RewrittenFunction] = weakref.WeakKeyDictionary()
@@ -70,8 +63,8 @@ class BytecodeProbe(Handle):
                 if not count:
                     continue
                 vars(builtins)[self._name] = marker
-                rewritten = _rewritten.setdefault(function, _RewrittenFunction(function.__code__, function.__code__, []))
-                rewritten.calls.append(_InsertedCall(self._name, target.statement))
+                rewritten = _rewritten.setdefault(function, _RewrittenFunction(function.__code__, function.__code__, {}))
+                rewritten.calls[self._name] = target.statement
                 _install(function, rewritten, code)
                 self._functions.append(function)
         if not self._functions:
@@ -87,14 +80,14 @@ class BytecodeProbe(Handle):
                 rewritten = _rewritten.get(function)
                 if rewritten is None or function.__code__ is not rewritten.current:
                     continue
-                rewritten.calls = [call for call in rewritten.calls if call.name != self._name]
+                rewritten.calls.pop(self._name, None)
                 if not rewritten.calls:
                     function.__code__ = rewritten.original
                     del _rewritten[function]
                     continue
                 code = rewritten.original
-                for call in rewritten.calls:
-                    code, _ = with_call(code, call.name, call.statement)
+                for name, statement in rewritten.calls.items():
+                    code, _ = with_call(code, name, statement)
                 _install(function, rewritten, code)
             self._functions.clear()
 
@@ -102,10 +95,9 @@ class BytecodeProbe(Handle):
 def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeType) -> None:
     """Assign rewritten code to a function, and count the code objects that call each probe's builtin."""
     for nested in codes_in(code):
-        for call in rewritten.calls:
-            if call.name in nested.co_names:
-                _code_counts[call.name] = _code_counts.get(call.name, 0) + 1
-                weakref.finalize(nested, _release, call.name).atexit = False
+        for name in rewritten.calls.keys() & nested.co_names:
+            _code_counts[name] = _code_counts.get(name, 0) + 1
+            weakref.finalize(nested, _release, name).atexit = False
     rewritten.current = function.__code__ = code
 
 

@@ -6,6 +6,7 @@ import bdb
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from traceback import walk_tb
 from typing import Any, Literal, get_args
 
 from dynx._torch.tracing import comptime_variable, raising, translator
@@ -14,8 +15,7 @@ from dynx._torch.tracing.render import show
 from dynx._trace.dispatch import emit
 from dynx.comptime import _output
 from dynx.comptime._context import ComptimeContext
-from dynx.comptime._values.expression import plain
-from dynx.comptime._values.line import traced_line
+from dynx.comptime._values.expression import plain, traced_line
 from dynx.comptime._values.var import ComptimeVar
 from dynx.errors import ComptimeFailed, DynxWarning, UsageError
 from dynx.records import Trouble
@@ -147,15 +147,10 @@ def _failure(tx: Any, fn: Callable[..., Any], error: Exception) -> str:
     if isinstance(error, bdb.BdbQuit):
         return f"the debugger in a comptime callback was quit\n  at {traced_line(tx)}"
     compile_id = translator.trace_id().compile_id
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    raised_at = ""
-    if traceback is not None:
-        raised_at = f"  raised at {short_path(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno}\n"
+    *_, (frame, line) = walk_tb(error.__traceback__)  # the innermost frame is the last
     return (
         f"the comptime callback {_name(fn)} raised {type(error).__name__}: {error}\n"
-        f"  at {traced_line(tx)}, while compiling [{compile_id}]\n{raised_at}"
+        f"  at {traced_line(tx)}, while compiling [{compile_id}]\n  raised at {short_path(frame.f_code.co_filename)}:{line}\n"
         '  pass on_error="warn" to get a warning instead and continue compiling'
     )
 

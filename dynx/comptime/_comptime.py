@@ -76,26 +76,17 @@ class Comptime:
 
     @staticmethod
     def print_disas(*, stacklevel: int = 0) -> None:
-        """Print the bytecode of the traced frame, with an arrow at the current instruction.
-
-        With `stacklevel=n`, print that of the n-th caller that inlines the frame.
-        """
+        """Print the bytecode of the traced frame, or with `stacklevel` of one that inlines it; an arrow marks the position."""
         comptime(lambda ctx: ctx.print_disas(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_value_stack(*, stacklevel: int = 0) -> None:
-        """Print the value stack of the traced frame: the operands that its bytecode has pushed, top last.
-
-        With `stacklevel=n`, print that of the n-th caller that inlines the frame.
-        """
+        """Print the value stack (pushed operands, top last) of the traced frame, or with `stacklevel` of one inlining it."""
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_value_stack_and_return(e: Any, *, stacklevel: int = 0) -> Any:
-        """Print the value stack of the traced frame and return `e`, so that the call can be part of an expression.
-
-        With `stacklevel=n`, print that of the n-th caller that inlines the frame.
-        """
+        """Print the value stack as `print_value_stack` does and return `e`, so that the call can be part of an expression."""
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
         return e
 

@@ -291,10 +291,7 @@ class ComptimeContext:
         self._write(translator.graph_code(self._tx, verbose=verbose), file)
 
     def print_disas(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the bytecode of this frame, with an arrow at the current instruction.
-
-        With `stacklevel`, print that of a frame that inlines it.
-        """
+        """Print the bytecode of this frame, or with `stacklevel` of a frame that inlines it; an arrow marks the instruction."""
         self._write(translator.disassembly(self._at(stacklevel)), file)
 
     def print_value_stack(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import cmd
 import sys
-from collections.abc import Iterator
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from rich.console import Console, RenderableType
 
 from dynx._bytecode.statements import Statement, statements
-from dynx._bytecode.trail import Trail
+from dynx._bytecode.trail import NOTHING
 from dynx._torch.trace_log.log import Recorder
 from dynx._torch.trace_log.peek import Held, evaluate
 from dynx._torch.tracing import translator
@@ -22,23 +21,6 @@ from dynx.records import TraceState
 from dynx.report._comptime import debugger as screen
 from dynx.report._comptime.frame import source
 
-
-class Session(Protocol):
-    """The attributes of `_debug_session.Session` that the debugger commands use."""
-
-    trail: Trail
-    recorder: Recorder
-    internals: bool
-    stops: Stops
-    breakpoints: list[Breakpoint]
-    breaks: dict[int, str]
-    stop: Stop | None
-    has_left: bool
-
-    def leave(self) -> None:
-        """Leave the debugger: the debugged function continues without further stops."""
-
-
 _ALIASES = {
     "step": "s", "next": "n", "up": "u", "down": "d", "return": "r", "continue": "c", "cont": "c", "break": "b", "list": "l",
     "where": "w", "bt": "w", "quit": "q", "exit": "q", "print": "p", "unt": "until", "cl": "clear", "h": "help", "stepi": "si",
@@ -47,31 +29,13 @@ _ALIASES = {
 
 # usage of each command, in the order of `help`, which prints the docstring of the command's method beside it
 _USAGE = {
-    "s": "s(tep)",
-    "n": "n(ext)",
-    "si": "si",
-    "until": "until [LINE]",
-    "r": "r(eturn)",
-    "c": "c(ontinue)",
-    "back": "back [N]",
-    "forward": "forward [N]",
-    "rs": "rs",
-    "rn": "rn",
-    "b": "b(reak) [LINE | FILE:LINE | FUNCTION [if CONDITION]]",
-    "clear": "cl(ear) [NUMBER]",
-    "w": "w(here)",
-    "u": "u(p)",
-    "d": "d(own)",
-    "l": "l(ist)",
-    "p": "p EXPRESSION",
-    "locals": "locals",
-    "stack": "stack",
-    "changes": "changes NAME",
-    "graph": "graph",
-    "guards": "guards",
-    "help": "h(elp) [COMMAND]",
-    "q": "q(uit)",
-}
+    "s": "s(tep)", "n": "n(ext)", "si": "si", "until": "until [LINE]", "r": "r(eturn)", "c": "c(ontinue)",
+    "back": "back [N]", "forward": "forward [N]", "rs": "rs", "rn": "rn",
+    "b": "b(reak) [LINE | FILE:LINE | FUNCTION [if CONDITION]]", "clear": "cl(ear) [NUMBER]",
+    "w": "w(here)", "u": "u(p)", "d": "d(own)", "l": "l(ist)",
+    "p": "p EXPRESSION", "locals": "locals", "stack": "stack", "changes": "changes NAME", "graph": "graph", "guards": "guards",
+    "help": "h(elp) [COMMAND]", "q": "q(uit)",
+}  # fmt: skip
 
 
 class Debugger(cmd.Cmd):
@@ -79,13 +43,21 @@ class Debugger(cmd.Cmd):
 
     A row is the index of a recorded instruction: `_present` is the row of the newest, `_row` that of the one which the user
     inspects. A method `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
+
+    `stop` is the stop condition of the last command, and `breaks` has the reasons of the graph breaks, by row. `has_left`: the
+    debugged function continues without further stops.
     """
 
     prompt = "(dynx) "
 
-    def __init__(self, session: Session, commands: list[str] | None) -> None:
+    def __init__(self, recorder: Recorder, commands: list[str] | None, *, internals: bool) -> None:
         super().__init__()
-        self._session, self._trail = session, session.trail
+        self._recorder, self._trail, self._internals = recorder, recorder.trail, internals
+        self.stops = Stops(recorder.trail, internals=internals)
+        self.stop: Stop | None = self.stops.step(NOTHING)
+        self.breakpoints: list[Breakpoint] = []
+        self.breaks: dict[int, str] = {}
+        self.has_left = False
         self._scripted = commands is not None
         self._has_ended = False  # nothing is traced any longer
         self._tx: Any = None  # translator of the innermost frame, while the trace is stopped
@@ -98,7 +70,7 @@ class Debugger(cmd.Cmd):
 
     def stop_at(self, tx: Any, reason: str = "") -> None:
         """Prompt before Dynamo traces an instruction, or where the instruction breaks the graph."""
-        self._present, self._tx = self._session.recorder.row_of(tx), tx
+        self._present, self._tx = self._recorder.row_of(tx), tx
         self._go_to(self._present, reason)
         try:
             self._prompt()
@@ -107,7 +79,7 @@ class Debugger(cmd.Cmd):
 
     def end(self, reason: str) -> None:
         """Prompt once more after the trace has ended."""
-        history = _trail_reader.history(self._trail, internals=self._session.internals)
+        history = _trail_reader.history(self._trail, internals=self._internals)
         self._has_ended = True
         if not history:
             self._say(screen.nothing_traced(only_internals=len(self._trail) > 0))
@@ -127,16 +99,15 @@ class Debugger(cmd.Cmd):
         try:
             return bool(evaluate(tx, translator.local_variables(tx), breakpoint.condition))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the condition raises
-            if quietly:
-                return True
-            self._complain(f"{breakpoint.text}: {type(error).__name__}: {error}")
+            if not quietly:
+                self._complain(f"{breakpoint.text}: {type(error).__name__}: {error}")
             return True
 
     def _prompt(self) -> None:
         if not self._scripted or self.cmdqueue:
             self.cmdloop()
         elif not self._has_ended:
-            self._session.leave()
+            self.has_left = True
 
     def precmd(self, line: str) -> str:
         """Replace an alias by the name of its command; echo the commands of a script."""
@@ -148,7 +119,7 @@ class Debugger(cmd.Cmd):
     def postcmd(self, stop: object, line: str) -> bool:
         """Leave the debugger after the last command of a script."""
         if not stop and self._scripted and not self.cmdqueue:
-            self._session.leave()
+            self.has_left = True
             return True
         return bool(stop)
 
@@ -158,27 +129,27 @@ class Debugger(cmd.Cmd):
 
     def do_s(self, arg: str) -> bool:
         """Go to the next statement, in any function."""
-        return self._continue_to(self._session.stops.step(self._row))
+        return self._continue_to(self.stops.step(self._row))
 
     def do_n(self, arg: str) -> bool:
         """Go to the next statement of this function or of its callers."""
-        return self._continue_to(self._session.stops.next(self._at()))
+        return self._continue_to(self.stops.next(self._at()))
 
     def do_si(self, arg: str) -> bool:
         """Go to the next instruction."""
-        return self._continue_to(self._session.stops.instruction(self._row))
+        return self._continue_to(self.stops.instruction(self._row))
 
     def do_until(self, arg: str) -> bool:
         """Go to the next statement after this line, or at or after LINE; stop in the caller if this function returns first."""
         if arg and not arg.isdigit():
             return self._complain(f"until needs a line number, not {arg}")
-        return self._continue_to(self._session.stops.until(self._at(), int(arg) if arg else None))
+        return self._continue_to(self.stops.until(self._at(), int(arg) if arg else None))
 
     def do_r(self, arg: str) -> bool:
         """Go to where this function is about to return; if it already is, to where its caller is about to return."""
         callers = self._trail.callers(self._at())
-        returns = len(callers) > 1 and self._session.stops.is_return(self._at())
-        return self._continue_to(self._session.stops.returning(callers[1] if returns else self._at()))
+        returns = len(callers) > 1 and self.stops.is_return(self._at())
+        return self._continue_to(self.stops.returning(callers[1] if returns else self._at()))
 
     def do_c(self, arg: str) -> bool:
         """Go to the next breakpoint or graph break."""
@@ -186,7 +157,7 @@ class Debugger(cmd.Cmd):
 
     def do_q(self, arg: str) -> bool:
         """Leave the debugger; the function continues and returns its result."""
-        self._session.leave()
+        self.has_left = True
         return True
 
     def do_back(self, arg: str) -> bool:
@@ -199,16 +170,16 @@ class Debugger(cmd.Cmd):
 
     def do_rs(self, arg: str) -> bool:
         """Go back to the previous statement, in any function."""
-        return self._go_back(self._session.stops.step(self._row))
+        return self._go_back(self.stops.step(self._row))
 
     def do_rn(self, arg: str) -> bool:
         """Go back to the previous statement of this function or of its callers."""
-        return self._go_back(self._session.stops.next(self._at()))
+        return self._go_back(self.stops.next(self._at()))
 
     def do_b(self, arg: str) -> bool:
         """Set a breakpoint, optionally with a condition under which it stops; without an argument, list the breakpoints."""
         if not arg:
-            self._say("\n".join(map(str, self._session.breakpoints)) or "no breakpoints")
+            self._say("\n".join(map(str, self.breakpoints)) or "no breakpoints")
             return False
         where, _, condition = f"{arg} ".partition(" if ")
         try:
@@ -219,7 +190,7 @@ class Debugger(cmd.Cmd):
         except SyntaxError as error:
             return self._complain(f"the condition {condition.strip()}: {error.msg}")
         self._last_number = number = self._last_number + 1
-        self._session.breakpoints.append(Breakpoint(number, target, code, condition.strip()))
+        self.breakpoints.append(Breakpoint(number, target, code, condition.strip()))
         self._say(f"breakpoint {number} at {target.place}")
         if code is not None and (self._row != self._present or self._has_ended):
             self._say("conditions are evaluated only while torch traces: the breakpoint does not stop at recorded instructions")
@@ -227,10 +198,10 @@ class Debugger(cmd.Cmd):
 
     def do_clear(self, arg: str) -> bool:
         """Remove breakpoint NUMBER; without an argument, remove all breakpoints."""
-        kept = [breakpoint for breakpoint in self._session.breakpoints if arg and str(breakpoint.number) != arg]
-        if arg and len(kept) == len(self._session.breakpoints):
+        kept = [breakpoint for breakpoint in self.breakpoints if arg and str(breakpoint.number) != arg]
+        if arg and len(kept) == len(self.breakpoints):
             return self._complain(f"no breakpoint has the number {arg}; b lists them")
-        self._session.breakpoints[:] = kept
+        self.breakpoints[:] = kept
         return False
 
     def do_u(self, arg: str) -> bool:
@@ -274,7 +245,7 @@ class Debugger(cmd.Cmd):
         if not arg:
             return self._complain("changes needs the name of a local")
         values = _trail_reader.values_of(self._trail, self._at(), arg)
-        rows = [(f"line {_trail_reader.line_of(self._trail, value.row)}", value.text) for value in values]
+        rows = [(f"line {_trail_reader.line_of(self._trail, row)}", text) for row, text in values]
         self._say(screen.table(rows) or f"{arg} has had no value in this frame so far")
         return False
 
@@ -310,21 +281,21 @@ class Debugger(cmd.Cmd):
 
     def _at(self) -> int:
         """Return the row (the index in the recording) of the instruction at which the selected frame stands."""
-        return _trail_reader.frames(self._trail, self._row, internals=self._session.internals)[self._level]
+        return _trail_reader.frames(self._trail, self._row, internals=self._internals)[self._level]
 
     def _state(self) -> TraceState:
-        return _trail_reader.state(self._trail, self._row, internals=self._session.internals)
+        return _trail_reader.state(self._trail, self._row, internals=self._internals)
 
     def _continue_to(self, stop: Stop | None) -> bool:
         """Go to the next stop: among the recorded instructions or, from the newest, by letting Dynamo continue to trace."""
         if self._row == self._present and self._has_ended:
             return self._complain("the trace is over: back and rs move through it, c and q leave")
         if self._row == self._present:
-            self._session.stop = stop
+            self.stop = stop
             return True
-        for row in self._later_rows():
-            is_hit = any(row in breakpoint.rows or self._is_at(breakpoint, row) for breakpoint in self._session.breakpoints)
-            if is_hit or row in self._session.breaks or (stop is not None and stop(row)):
+        for row in (row for row in self._history() if row > self._row):
+            is_break = row in self.breaks or any(self._hits(one, row) for one in self.breakpoints)
+            if is_break or (stop is not None and stop(row)):
                 return self._go_to(row)
         self._say(screen.end_of_history(backwards=False))
         return self._go_to(self._present)
@@ -345,22 +316,19 @@ class Debugger(cmd.Cmd):
     def _history(self) -> list[int]:
         """Return the rows of the instructions that `back` and `forward` go through, the newest last."""
         if self._cached_history is None or self._cached_history[-1] != self._present:
-            history = _trail_reader.history(self._trail, internals=self._session.internals)
+            history = _trail_reader.history(self._trail, internals=self._internals)
             self._cached_history = [*(row for row in history if row < self._present), self._present]
         return self._cached_history
 
-    def _later_rows(self) -> Iterator[int]:
-        return (row for row in self._history() if row > self._row)
-
-    def _is_at(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Return whether a breakpoint is set at a recorded instruction and has no condition."""
-        return breakpoint.condition is None and self._session.stops.is_at(breakpoint, row)
+    def _hits(self, breakpoint: Breakpoint, row: int) -> bool:
+        """Return whether a breakpoint was hit at a recorded instruction, or has no condition and would be hit there."""
+        return row in breakpoint.rows or (breakpoint.condition is None and self.stops.is_at(breakpoint, row))
 
     def _go_to(self, row: int, reason: str = "") -> bool:
         self._row, self._level = row, 0
-        reason = reason or self._session.breaks.get(row, "")
+        reason = reason or self.breaks.get(row, "")
         ago = 0 if row == self._present else len(self._history()) - 1 - self._history().index(row)
-        self._say(screen.stop(self._state(), 0, reason, ago, exact=not self._session.stops.begins(row) or bool(reason)))
+        self._say(screen.stop(self._state(), 0, reason, ago, exact=not self.stops.begins(row) or bool(reason)))
         return False
 
     def _look_at(self, level: int) -> bool:
@@ -402,7 +370,7 @@ class Debugger(cmd.Cmd):
 
     def _evaluate(self, expression: str) -> Any:
         """Evaluate an expression in the selected frame; raise DynxError if Dynamo no longer traces that frame."""
-        row_of = self._session.recorder.row_of
+        row_of = self._recorder.row_of
         tx = next((frame for frame in translator.chain(self._tx) if row_of(frame) == self._at()), None)
         if tx is None:
             raise DynxError("Dynamo no longer traces this frame: p prints its locals by name, but evaluates no expressions")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from dynx._bytecode.trail import NOTHING
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
@@ -19,7 +18,6 @@ from dynx._torch.tracing import trace_rules, translator
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.dispatch import trouble
 from dynx.comptime._debug_commands import Debugger
-from dynx.comptime._stops import Breakpoint, Stop, Stops
 from dynx.errors import UsageError
 
 
@@ -112,13 +110,6 @@ def open_here(tx: Any, script: str | Iterable[str] | None) -> None:
 _on_thread = threading.local()  # `session`: the innermost session of the thread
 
 
-class _BreakKey(NamedTuple):
-    """Identifies the instruction of a graph break across attempts: Dynamo reaches it again after the restart."""
-
-    compile_id: str
-    rows: int  # number of rows of the attempt up to the instruction
-
-
 class Session(Handle):
     """One debugged call: records every instruction that Dynamo traces, and prompts for commands where the debugger stops.
 
@@ -128,15 +119,10 @@ class Session(Handle):
     def __init__(self, commands: list[str] | None, *, internals: bool = False) -> None:
         self.recorder = Recorder()
         self.trail = self.recorder.trail
-        self.internals = internals
-        self.stops = Stops(self.trail, internals=internals)
-        self.breakpoints: list[Breakpoint] = []
-        self.breaks: dict[int, str] = {}  # the reason of each graph break, by row
-        self._break_reasons: dict[_BreakKey, str] = {}  # the same, for attempts that reach the instruction again
-        self.stop: Stop | None = self.stops.step(NOTHING)
-        self.has_left = False
+        self.debugger = Debugger(self.recorder, commands, internals=internals)
+        # reasons of graph breaks, for attempts that reach the instruction again: by compile id, and number of rows up to it
+        self._break_reasons: dict[tuple[str, int], str] = {}
         self._thread = threading.get_ident()
-        self._debugger = Debugger(self, commands)
         self._handles: list[Handle] = []
         self._outer: Session | None = None
 
@@ -156,31 +142,27 @@ class Session(Handle):
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        self.leave()  # another tool may still call our `step`
+        self.debugger.has_left = True  # another tool may still call our `step`
         self.recorder.close()
         _on_thread.session = self._outer
 
-    def leave(self) -> None:
-        """Leave the debugger: the debugged function continues without further stops."""
-        self.has_left = True
-
     def end(self, reason: str) -> None:
         """Prompt once more after the call has ended, so that the user can inspect the recorded trace."""
-        if not self.has_left:
-            self._debugger.end(reason)
+        if not self.debugger.has_left:
+            self.debugger.end(reason)
 
     def stop_in_callback(self, tx: Any) -> None:
         """Prompt during a comptime callback, that is, in the middle of an instruction; record the instruction if needed."""
-        if not self.has_left:
+        if not self.debugger.has_left:
             self.recorder.row_of(tx, calls=False)
-            self._guarded(self._debugger.stop_at, tx)
+            self._guarded(self.debugger.stop_at, tx)
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         thread, add_row, under_way, errors = self._thread, self.recorder.add_row, self.recorder.under_way, break_errors()
-        this_thread = threading.get_ident
+        debugger, this_thread = self.debugger, threading.get_ident
 
         def step(tx: Any) -> Any:
-            if self.has_left or this_thread() != thread or tx.instruction_pointer is None:
+            if debugger.has_left or this_thread() != thread or tx.instruction_pointer is None:
                 return original(tx)
             try:
                 row = add_row(tx)
@@ -189,7 +171,7 @@ class Session(Handle):
                 return original(tx)
             under_way.append(tx)
             try:
-                if self.stop is not None or self.breakpoints or self.breaks:
+                if debugger.stop is not None or debugger.breakpoints or debugger.breaks:
                     self._guarded(self._stop_before, row, tx)
                 return original(tx)
             except errors as error:
@@ -214,46 +196,45 @@ class Session(Handle):
     def _stop_before(self, row: int, tx: Any) -> None:
         """Prompt before an instruction if a breakpoint or the stop condition of the last command matches it."""
         if self._stops_before(row, tx):
-            self._debugger.stop_at(tx)
+            self.debugger.stop_at(tx)
 
     def _stops_before(self, row: int, tx: Any) -> bool:
         """Return whether to stop before an instruction; False for instructions that a restarted attempt only repeats."""
-        attempt = self.trail.attempt(row)
+        attempt, debugger = self.trail.attempt(row), self.debugger
         if attempt.rows <= attempt.replays:
-            key = _BreakKey(attempt.compile_id, attempt.rows)
+            key = attempt.compile_id, attempt.rows
             if key in self._break_reasons:
-                self.breaks[row] = self._break_reasons[key]
-            for breakpoint in self.breakpoints:
-                is_met = breakpoint.condition is not None and self.stops.is_at(breakpoint, row)
-                if is_met and self._debugger.condition_holds(breakpoint, tx, quietly=True):
+                debugger.breaks[row] = self._break_reasons[key]
+            for breakpoint in debugger.breakpoints:
+                is_met = breakpoint.condition is not None and debugger.stops.is_at(breakpoint, row)
+                if is_met and debugger.condition_holds(breakpoint, tx, quietly=True):
                     breakpoint.rows.add(row)
             return False
         hit = [
             breakpoint
-            for breakpoint in self.breakpoints
-            if self.stops.is_at(breakpoint, row) and self._debugger.condition_holds(breakpoint, tx)
+            for breakpoint in debugger.breakpoints
+            if debugger.stops.is_at(breakpoint, row) and debugger.condition_holds(breakpoint, tx)
         ]
         for breakpoint in hit:
             breakpoint.hits += 1
             breakpoint.rows.add(row)
-        return bool(hit) or (self.stop is not None and self.stop(row))
+        return bool(hit) or (debugger.stop is not None and debugger.stop(row))
 
     def _stop_at_break(self, error: BaseException, tx: Any) -> None:
         """Prompt at a graph break, in the innermost frame; `tx` is the translator of that frame."""
-        if self.has_left or tx is None or not is_new(error, self):
+        if self.debugger.has_left or tx is None or not is_new(error, self):
             return
         graph_break = read_break("", error)
-        consequence = (
-            "" if graph_break.resumable else "; torch skips the function: it runs eagerly, its callees may be compiled"
-        )
+        reason = graph_break.headline
+        if not graph_break.resumable:
+            reason += "; torch skips the function: it runs eagerly, its callees may be compiled"
         row = self.recorder.row_of(tx)
         attempt = self.trail.attempt(row)
-        reason = f"{graph_break.headline}{consequence}"
-        self.breaks[row] = self._break_reasons[_BreakKey(attempt.compile_id, attempt.rows)] = reason
-        self._debugger.stop_at(tx, reason)
+        self.debugger.breaks[row] = self._break_reasons[attempt.compile_id, attempt.rows] = reason
+        self.debugger.stop_at(tx, reason)
 
     def _fail(self, failure: Exception) -> None:
-        self.leave()
+        self.debugger.has_left = True
         _report("step", failure)
 
 

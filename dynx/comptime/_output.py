@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, Literal, TextIO
 
 from dynx._reading.user_location import location_of, owner_of_file
 from dynx._torch.capabilities import hook_point
@@ -42,19 +42,10 @@ class _Attempt:
     prints: bool = False  # whether some of the outputs print something
 
 
-class _CarriedKey(NamedTuple):
-    thread: int
-    compile_id: str
-
-
-class _Carried(NamedTuple):
-    attempt: _Attempt  # the attempt in which the callback ran
-    outputs: list[Output]
-
-
 _attempts: dict[int, _Attempt] = {}  # by id of torch's OutputGraph, of which every attempt has its own
-# output of callbacks that broke the graph: the attempt that ends its graph there does not call them again
-_carried: dict[_CarriedKey, _Carried] = {}
+# output of callbacks that broke the graph, since the attempt that ends its graph there does not call them again:
+# by thread and compile id, the attempt in which the callback ran, and the output
+_carried: dict[tuple[int, str], tuple[_Attempt, list[Output]]] = {}
 
 
 def write(tx: Any, text: str, file: TextIO | None) -> None:
@@ -101,15 +92,15 @@ def carry_over(tx: Any, first: int) -> None:
     attempt = _attempts.get(id(translator.output_key(tx)))
     if attempt is None or not translator.can_break_here(tx):
         return
-    _carried[_CarriedKey(threading.get_ident(), attempt.compile_id)] = _Carried(attempt, attempt.outputs[first:])
+    _carried[threading.get_ident(), attempt.compile_id] = attempt, attempt.outputs[first:]
     # for a next attempt without output of its own, which shows nothing at its end
     after_compilation(_show_carried)
 
 
 def _show_carried() -> None:
-    thread = threading.get_ident()
-    for key in [key for key in _carried if key.thread == thread]:
-        _show(_carried.pop(key).outputs, "committed")
+    for key in [key for key in _carried if key[0] == threading.get_ident()]:
+        _, outputs = _carried.pop(key)
+        _show(outputs, "committed")
 
 
 def after_compilation(call: Callable[[], None]) -> None:
@@ -155,26 +146,20 @@ def _end(attempt: _Attempt | None) -> None:
     """
     if attempt is None:
         return
+    outcome: Outcome = "committed"
     raised = sys.exc_info()[1]
-    if raised is attempt.handled:
-        raised = None
-    if raised is not None:
+    if raised is not None and raised is not attempt.handled:
         restarts, reason = restart_reason(raised)
         if restarts:
             return
-    outcome: Outcome = "committed"
-    if raised is not None and translator.has_nothing_to_compile(raised):
-        if attempt.is_helper:
+        if not translator.has_nothing_to_compile(raised):
+            outcome = "skipped" if is_skip(raised) and not translator.raises_at_breaks(attempt.root) else "failed"
+            if attempt.prints:
+                print(f"dynx: {attempt.location} was not compiled ({reason}); its output until then:", file=sys.stderr)
+        elif attempt.is_helper:
             return  # a frame without operations runs eagerly and calls our helper, which is then compiled as its own frame
-    elif raised is not None:
-        outcome = "skipped" if is_skip(raised) and not translator.raises_at_breaks(attempt.root) else "failed"
-        if attempt.prints:
-            print(f"dynx: {attempt.location} was not compiled ({reason}); its output until then:", file=sys.stderr)
-    carried = _carried.pop(_CarriedKey(threading.get_ident(), attempt.compile_id), None)
-    if carried is None or carried.attempt is attempt:
-        _show(attempt.outputs, outcome)
-    else:
-        _show(attempt.outputs + carried.outputs, outcome)
+    carrier, carried = _carried.pop((threading.get_ident(), attempt.compile_id), (attempt, []))
+    _show(attempt.outputs if carrier is attempt else attempt.outputs + carried, outcome)
 
 
 def _show(outputs: list[Output], outcome: Outcome) -> None:

@@ -81,7 +81,7 @@ class PostMortem(Handle):
                 "this post_mortem() is open already: its `with` block has not ended\n"
                 "  call post_mortem() again for a nested block"
             )
-        self._watch = BreakWatch(self._record, _report)
+        self._watch = BreakWatch(self._record, lambda hook, error: trouble("post-mortem", error))
         return self
 
     def remove(self) -> None:
@@ -164,7 +164,3 @@ def _frame(tx: Any, stack: list[Any]) -> FrameState:
     variables = {name: show(tx, variable) for name, variable in translator.local_variables(tx).items()}
     instruction = translator.instruction_text(tx.current_instruction)
     return frame_state(translator.location(tx), instruction, tuple(show(tx, value) for value in stack), variables)
-
-
-def _report(hook: str, error: BaseException) -> None:
-    trouble("post-mortem", error)

@@ -77,8 +77,7 @@ def probe(
         raise UsageError(f"probe(): mode is {mode!r}\n  valid choices: {', '.join(_MODES)}")
     if on_error not in ON_ERROR:
         raise UsageError(f"probe(): {bad_on_error(on_error)}")
-    callbacks: dict[str, object] = {"when": when, "do": do}
-    for name, callback in callbacks.items():
+    for name, callback in (("when", when), ("do", do)):
         if callback is not None and not callable(callback):
             raise UsageError(
                 f"probe(): {name} is {callback!r}, which is not callable\n  pass a function that takes a ComptimeContext"
@@ -222,7 +221,8 @@ def _update_subscription() -> None:
     """Wrap Dynamo's tracing of frames when the first probe with `mode="hook"` is set; unwrap it when the last is removed."""
     global _handles
     if _armed and not _handles:
-        _handles = subscribe(hook_point("frame_run"), _on_frame, on_error=_report), room_for_frames()
+        frame_hook = subscribe(hook_point("frame_run"), _on_frame, on_error=lambda hook, error: trouble("probes", error))
+        _handles = frame_hook, room_for_frames()
     elif not _armed and _handles:
         for handle in _handles:
             handle.remove()
@@ -238,7 +238,3 @@ def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             actions.setdefault(index, []).append(armed._fire)
     if actions:
         line_hook.at_instructions(tx, actions)
-
-
-def _report(hook: str, error: BaseException) -> None:
-    trouble("probes", error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from types import CodeType
 from typing import NamedTuple
 
@@ -42,31 +43,25 @@ class FrameId(NamedTuple):
     ordinal: int  # among the frames of the attempt; 0 is the compiled function itself
 
 
-class _BreakpointKey(NamedTuple):
-    breakpoint: int
-    code: int
-
-
 class Stops:
     """The stop conditions of the debugger commands for one trail, the recorded instructions of a debugged call."""
 
     def __init__(self, trail: Trail, *, internals: bool = False) -> None:
         self._trail, self._internals = trail, internals
-        self._beginnings: dict[int, frozenset[int]] = {}  # by code; indices of instructions
-        self._breakpoint_indices: dict[_BreakpointKey, frozenset[int]] = {}
+        self._beginnings = cache(lambda code: frozenset(_beginnings(trail.codes[code])))  # indices of instructions
+        self._breakpoint_indices: dict[tuple[int, int], frozenset[int]] = {}  # by number of the breakpoint and code
 
     def begins(self, row: int) -> bool:
         """Return whether a recorded instruction begins a statement, in code that the debugger shows."""
-        code = self._trail.frame(row).code
-        if code not in self._beginnings:
-            self._beginnings[code] = frozenset(_beginnings(self._trail.codes[code]))
-        return self._index(row) in self._beginnings[code] and is_shown(self._trail, row, internals=self._internals)
+        beginnings = self._beginnings(self._trail.frame(row).code)
+        return self._index(row) in beginnings and is_shown(self._trail, row, internals=self._internals)
 
     def is_at(self, breakpoint: Breakpoint, row: int) -> bool:
         """Return whether a recorded instruction begins the statement of a breakpoint; ignores the breakpoint's condition."""
-        key = _BreakpointKey(breakpoint.number, self._trail.frame(row).code)
+        code = self._trail.frame(row).code
+        key = breakpoint.number, code
         if key not in self._breakpoint_indices:
-            self._breakpoint_indices[key] = frozenset(breakpoint.target.begins(self._trail.codes[key.code]))
+            self._breakpoint_indices[key] = frozenset(breakpoint.target.begins(self._trail.codes[code]))
         return self._index(row) in self._breakpoint_indices[key]
 
     def step(self, start: int) -> Stop:
@@ -132,10 +127,9 @@ def _beginnings(code: Code) -> tuple[int, ...]:
     steps = line_hook.steps_of(code.original)
     lines = [step.line for step in steps if step.line is not None]
     indices: set[int] = set()
-    for statement in statements.statements(code.original.co_filename):
-        if not lines or statement.first > max(lines) or statement.last < min(lines):
-            continue
-        if statements.can_hold(code.original, statement):
+    for statement in statements.statements(code.original.co_filename) if lines else ():
+        is_near = statement.first <= max(lines) and min(lines) <= statement.last
+        if is_near and statements.can_hold(code.original, statement):
             indices.update(statements.beginnings(steps, statement))
     if not indices:  # code without source, or a lambda within a statement
         indices.update(_new_lines(steps))

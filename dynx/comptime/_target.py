@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from dynx._bytecode import statements
+from dynx._bytecode import globals_read, statements
 from dynx._bytecode.reach import Reach, loaded_functions, nearest_traceable_line, reach_of
 from dynx._bytecode.statements import Statement, can_hold, nearest_line, statement_at
 from dynx._bytecode.trail import Code
@@ -143,7 +143,9 @@ def find_file(name: str, target: str = "") -> str:
         return os.path.abspath(name)
     if name in linecache.cache:
         return name  # a notebook's cell
-    matches = [file for file in _module_files() if file.endswith(os.sep + name.lstrip("./"))]
+    files = [getattr(module, "__file__", None) for module in tuple(sys.modules.values())]
+    paths = [os.path.realpath(file) for file in files if isinstance(file, str)]
+    matches = [path for path in paths if path.endswith(os.sep + name.lstrip("./"))]
     if len(matches) == 1:
         return matches[0]
     also = f"; {len(matches)} loaded modules have such a path: {', '.join(matches[:3])}" if matches else ""
@@ -151,13 +153,6 @@ def find_file(name: str, target: str = "") -> str:
         f"probe({target!r}): file {name} does not exist{also}"
         "\n  pass a path relative to the current directory, or module:function"
     )
-
-
-def _module_files() -> Iterator[str]:
-    for module in tuple(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str):
-            yield os.path.realpath(file)
 
 
 def _in_file(name: str, function: str, target: str) -> FunctionType:
@@ -239,8 +234,6 @@ def codes_in(file: str, statement: Statement) -> Iterator[CodeType]:
 
 
 def _codes_with(code: CodeType, statement: Statement) -> Iterator[CodeType]:
-    if can_hold(code, statement) and any(line in statement for _, _, line in code.co_lines()):
-        yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes_with(constant, statement)
+    for nested in globals_read.codes_in(code):
+        if can_hold(nested, statement) and any(line in statement for _, _, line in nested.co_lines()):
+            yield nested

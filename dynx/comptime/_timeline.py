@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from dynx._bytecode.source import line_at
 from dynx._handle import Handle
@@ -48,13 +48,6 @@ def timeline() -> Timeline:
     return Timeline()
 
 
-class _CompileKey(NamedTuple):
-    """A compile id and how often it has occurred so far, because ids start again after `torch._dynamo.reset()`."""
-
-    compile_id: str
-    occurrence: int
-
-
 class Timeline(Handle):
     """The measurements of `timeline()`; a context manager that measures while its `with` block runs."""
 
@@ -69,7 +62,7 @@ class Timeline(Handle):
             raise UsageError(
                 "this timeline() is open already: its `with` block has not ended\n  call timeline() again for a nested block"
             )
-        self._clock = TracingClock(_report)
+        self._clock = TracingClock(lambda hook, error: trouble("timeline", error))
         self._attempts = self._clock.attempts
         self._lines = {}
         return self
@@ -129,23 +122,19 @@ class Timeline(Handle):
 
         Leave out what an earlier call has returned, since the same id comes again after `torch._dynamo.reset()`.
         """
-        new = [
-            index
-            for index, attempt in enumerate(self._attempts)
-            if index not in self._taken and attempt.trace_id.compile_id == compile_id
-        ]
-        self._taken.update(new)
-        attempts = [self._attempts[index] for index in new]
+        of_id = {index: attempt for index, attempt in enumerate(self._attempts) if attempt.trace_id.compile_id == compile_id}
+        attempts = [attempt for index, attempt in of_id.items() if index not in self._taken]
+        self._taken |= of_id.keys()
         return (_compile(attempts), *_costs(attempts[-1], internals=False)) if attempts else ()
 
     def _by_compile(self) -> list[list[RawAttempt]]:
         """Group the trace attempts by compilation; the last attempt of each group is the one that Dynamo did not discard."""
-        groups: dict[_CompileKey, list[RawAttempt]] = {}
-        occurrences: Counter[str] = Counter()
+        groups: dict[tuple[str, int], list[RawAttempt]] = {}  # by compile id and its occurrence
+        occurrences: Counter[str] = Counter()  # ids start again after `torch._dynamo.reset()`
         for attempt in self._attempts:
             compile_id = attempt.trace_id.compile_id
             occurrences[compile_id] += attempt.trace_id.attempt == 0
-            groups.setdefault(_CompileKey(compile_id, occurrences[compile_id]), []).append(attempt)
+            groups.setdefault((compile_id, occurrences[compile_id]), []).append(attempt)
         return list(groups.values())
 
     def __repr__(self) -> str:
@@ -220,7 +209,3 @@ def _cost(code: CodeType, number: int, line: RawLine, nodes: Sequence[str]) -> L
         tuple(line.shape_guards),
         line.exceptions,
     )
-
-
-def _report(hook: str, error: BaseException) -> None:
-    trouble("timeline", error)

@@ -5,31 +5,15 @@ A *row* is the index of a recorded instruction; rows are numbered in the order i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from dynx._bytecode.source import lines_with
-from dynx._bytecode.trail import NOTHING, Attempt, Instruction, Trail
+from dynx._bytecode.trail import NOTHING, Instruction, Trail
 from dynx._reading.user_location import is_visible, location_of, named, owner_of_file
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
 from dynx.records import FrameState, Location, TraceState
 from dynx.records.comptime import TracedGuard
-
-
-class RecordedValue(NamedTuple):
-    """A value that a local variable has had, as text, and the row (index) of the recorded instruction that assigned it."""
-
-    row: int  # of the instruction that assigned it
-    text: str
-
-
-class _RecordedGuard(NamedTuple):
-    """A guard that a tracing attempt requested; the recording of the attempt (the trail) stores it as three integers."""
-
-    kind: int  # index of a text of the trail
-    source: int  # index of a text of the trail
-    row: int  # of the instruction that requested it
 
 
 def is_shown(trail: Trail, row: int, *, internals: bool = False) -> bool:
@@ -81,17 +65,20 @@ def graph(trail: Trail, row: int) -> list[str]:
 def guards(trail: Trail, row: int) -> list[TracedGuard]:
     """Return the guards installed before a recorded instruction, oldest first, then the shape guards."""
     attempt, texts = trail.attempt(row), trail.texts
-    recorded = _recorded_guards(attempt, trail.progress(row).guards)
-    shapes = [TracedGuard("SHAPE", texts[text], _requested_at(trail, by)) for text, by in attempt.shapes if by < row]
+    numbers = attempt.guards[: 3 * trail.progress(row).guards]
+    recorded = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [
-        *(TracedGuard(texts[guard.kind], texts[guard.source], _requested_at(trail, guard.row)) for guard in recorded),
-        *shapes,
+        *(TracedGuard(texts[kind], texts[source], _requested_at(trail, by)) for kind, source, by in recorded),
+        *(TracedGuard("SHAPE", texts[text], _requested_at(trail, by)) for text, by in attempt.shapes if by < row),
     ]
 
 
-def values_of(trail: Trail, row: int, name: str) -> list[RecordedValue]:
-    """Return the values that a local variable has had in the frame of a recorded instruction so far, oldest first."""
-    values: list[RecordedValue] = []
+def values_of(trail: Trail, row: int, name: str) -> list[tuple[int, str]]:
+    """Return the values that a local variable has had in the frame of a recorded instruction so far, oldest first.
+
+    Each is the row of the instruction that assigned the value, and the value as text.
+    """
+    values: list[tuple[int, str]] = []
     frame, bindings = trail.row(row).frame, NOTHING
     previous: int | None = None  # row of the frame
     for number in range(row + 1):
@@ -101,8 +88,8 @@ def values_of(trail: Trail, row: int, name: str) -> list[RecordedValue]:
         if recorded.bindings != bindings:
             bindings = recorded.bindings
             text = trail.locals(bindings).get(name)
-            if text is not None and (not values or values[-1].text != text):
-                values.append(RecordedValue(number if previous is None else previous, text))
+            if text is not None and (not values or values[-1][1] != text):
+                values.append((number if previous is None else previous, text))
         previous = number
     return values
 
@@ -120,13 +107,6 @@ def line_of(trail: Trail, row: int) -> int:
 def instruction_at(trail: Trail, row: int) -> Instruction:
     """Return the bytecode instruction recorded at a row."""
     return trail.instruction(trail.row(row).instruction)
-
-
-def _recorded_guards(attempt: Attempt, count: int) -> Iterator[_RecordedGuard]:
-    """Yield the first `count` guards recorded in a trace attempt."""
-    width = len(_RecordedGuard._fields)
-    for start in range(0, width * count, width):
-        yield _RecordedGuard(*attempt.guards[start : start + width])
 
 
 def _requested_at(trail: Trail, row: int) -> Location | None:

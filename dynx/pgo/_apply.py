@@ -34,10 +34,11 @@ class AppliedProfile(Handle):
         self.profile, self.matches = profile, tuple(found)
         self.frames = tuple(frame for frame in map(present_frame, found) if frame is not None)  # as torch identifies them now
         self._state = {_code_id(frame): frame.sources for frame in self.frames}
-        self._closures = stabilize() if any(frame.closure is not None for frame in self.frames) else None
-        self._seeding = seed_state(lambda: self._state)
+        closures = stabilize() if any(frame.closure is not None for frame in self.frames) else None
+        seeding = seed_state(lambda: self._state)
         graphs = {code_key(_code_id(frame)): frame.graphs for frame in self.frames if frame.graphs}
-        self._choosing = choose_sizes(chooser(graphs)) if graphs else None
+        choosing = choose_sizes(chooser(graphs)) if graphs else None
+        self._handles = [handle for handle in (seeding, choosing, closures) if handle is not None]
         unused = (match.frame for match in found if match.state == "not portable")
         self._begun = Begun(short_path(profile.path) if profile.path else "a profile", _sizes(self.frames), _sizes(unused))
         begun.append(self._begun)
@@ -51,11 +52,8 @@ class AppliedProfile(Handle):
 
     def remove(self) -> None:
         """Stop applying the profile, from the next `torch._dynamo.reset()` on."""
-        self._seeding.remove()
-        if self._choosing is not None:
-            self._choosing.remove()
-        if self._closures is not None:
-            self._closures.remove()
+        for handle in self._handles:
+            handle.remove()
         if self in _applied:
             _applied.remove(self)
             begun.remove(self._begun)

@@ -28,7 +28,7 @@ class CacheKeys(Handle):
         self._has_graph: set[tuple[int, str]] = set()
         self._listener: KeyListener | None = None
         try:
-            self._listener = KeyListener(self._note, _report)
+            self._listener = KeyListener(self._note, lambda hook, error: emit(_trouble(error)))
         except UnsupportedTorch as error:
             record(_trouble(error))  # not through the bus, which may have no listener yet
 
@@ -80,10 +80,6 @@ def _text_hash(location: Location | None) -> str | None:
         return None
     function = function_at(functions_in(location.file), location.function.rpartition(".")[2], location.line)
     return function.digest if function is not None else None
-
-
-def _report(hook: str, error: BaseException) -> None:
-    emit(_trouble(error))
 
 
 def _trouble(error: BaseException) -> Trouble:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -113,19 +113,15 @@ class _Comparison:
         candidates = candidates or [other for other in similar if other.parts.get("gm") == key.parts.get("gm")]
         candidates = sorted(candidates, key=lambda other: _distance(other, key))[:_MAX_CANDIDATES]
         new = [other for other in candidates if digest(other) not in self._found_again]
-        explained = [
-            (_weight(causes) + lines_apart(other.graph, key.graph), causes)
-            for other, causes in self._compared_all(new or candidates, key)
-        ]
+        explained = []
+        for other in new or candidates:
+            causes = tuple(causes_of(other, key, self._settings.get(other.settings), self._settings.get(key.settings)))
+            explained.append((_weight(causes) + lines_apart(other.graph, key.graph), causes))
         return min(explained, key=lambda one: one[0], default=(0, (self._new_graph(key),)))[1]
 
     @property
     def _has_ended(self) -> bool:
         return not isinstance(self.first, Run) or self.first.is_complete
-
-    def _compared_all(self, candidates: list[CacheKey], key: CacheKey) -> Iterator[tuple[CacheKey, tuple[CacheCause, ...]]]:
-        for other in candidates:
-            yield other, tuple(causes_of(other, key, self._settings.get(other.settings), self._settings.get(key.settings)))
 
     def _lost(self, key: CacheKey) -> CacheCause:
         """Return the cause of a miss in the second run for a key that the first run looked up too."""

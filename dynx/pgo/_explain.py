@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dynx.records import Location
-from dynx.records.profile import DYNAMIC, DynamicSize, FrameKey, FrameProfile, ProfileData
+from dynx.records.profile import DYNAMIC, DynamicSize, FrameKey, ProfileData
 
 _NOTHING: Mapping[Any, Any] = {}
 
@@ -31,15 +31,11 @@ def explained(
         for name, known in sorted(frame.sources.items()):
             if source is not None and source not in (name, _short(name)):
                 continue
-            line = lines.get((frame.key, name)) or _function(frame)
+            line = lines.get((frame.key, name)) or Location(frame.file, frame.line, frame.qualname or frame.name)
             for size_dim, value in known.dims():
                 if value == DYNAMIC and dim in (None, size_dim):
                     where = fixed.get((frame.key, name, size_dim))
                     yield DynamicSize(line, name, size_dim, known.values(size_dim), where)
-
-
-def _function(frame: FrameProfile) -> Location:
-    return Location(frame.file, frame.line, frame.qualname or frame.name)
 
 
 def _short(source: str) -> str:

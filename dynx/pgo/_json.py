@@ -67,16 +67,8 @@ def _graph_data(graph: Graph) -> dict[str, list[list[Any]]]:
 
 
 def _source_data(source: SourceProfile) -> dict[str, Any]:
-    sizes = {name: _plain(getattr(source, name)) for name in ("scalar", "size", "stride")}
-    return {name: value for name, value in sizes.items() if value is not None} | (
-        {"seen": [list(seen) for seen in source.seen]} if source.seen else {}
-    )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
+    fields = {**source._asdict(), "seen": source.seen or None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def read(data: bytes) -> ProfileData:

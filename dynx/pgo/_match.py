@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from dynx._bytecode.functions import SourceFunction, file_hash, function_at, functions_in
+from dynx._bytecode.functions import file_hash, function_at, functions_in
 from dynx.records.profile import FrameMatch, FrameProfile
 
 _RESUMES = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
@@ -53,22 +53,19 @@ def _match(frame: FrameProfile, file: str | None, *, is_same: bool) -> FrameMatc
     for function in functions:
         if function.digest == frame.source_hash:
             return FrameMatch(frame, "moved", file, function.line + frame.offset, f"{name} has changed, not this function")
-    if any(_is_namesake(function, frame) for function in functions):
-        function = next(function for function in functions if _is_namesake(function, frame))
-        if not frame.offset:
-            return FrameMatch(frame, "changed", file, function.line, "its text has changed")
-        why = f"{function.qualname} has changed, so that the line of its graph break is unknown"
-        return FrameMatch(frame, "gone", file, why=why)
-    return FrameMatch(frame, "gone", file, why=f"{name} has no such function now")
+    namesakes = (function for function in functions if function.name != "<lambda>" and function.qualname == frame.qualname)
+    namesake = next(namesakes, None)
+    if namesake is None:
+        return FrameMatch(frame, "gone", file, why=f"{name} has no such function now")
+    if not frame.offset:
+        return FrameMatch(frame, "changed", file, namesake.line, "its text has changed")
+    why = f"{namesake.qualname} has changed, so that the line of its graph break is unknown"
+    return FrameMatch(frame, "gone", file, why=why)
 
 
 def is_elsewhere(match: FrameMatch) -> bool:
     """Return whether no file was found for a function; torch may load it from another path, and identifies it by content."""
     return match.state == "gone" and match.file is None
-
-
-def _is_namesake(function: SourceFunction, frame: FrameProfile) -> bool:
-    return function.name != "<lambda>" and function.qualname == frame.qualname
 
 
 def present_frame(match: FrameMatch) -> FrameProfile | None:

@@ -11,17 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 
-from dynx.records.profile import (
-    DYNAMIC,
-    Atom,
-    Atoms,
-    FrameProfile,
-    Graph,
-    ProfileChange,
-    ProfileData,
-    Seen,
-    SourceProfile,
-)
+from dynx.records.profile import DYNAMIC, Atom, Atoms, FrameProfile, Graph, ProfileChange, ProfileData, Seen, SourceProfile
 
 Selects = Callable[[FrameProfile, str, int | None], bool]
 
@@ -36,15 +26,6 @@ def join_frames(frames: Iterable[FrameProfile]) -> tuple[FrameProfile, ...]:
         known = joined.get(frame.key)
         joined[frame.key] = frame if known is None else _join_frame(known, frame)
     return tuple(sorted(joined.values(), key=lambda frame: (frame.file, frame.line, frame.name, str(frame.key))))
-
-
-def join_runs(profiles: Iterable[ProfileData]) -> dict[str, str]:
-    """Return the descriptions of all runs by id; a run with several descriptions keeps the alphabetically first."""
-    runs: dict[str, str] = {}
-    for profile in profiles:
-        for run, text in profile.runs.items():
-            runs[run] = min(text, runs.get(run, text))
-    return runs
 
 
 def _join_frame(a: FrameProfile, b: FrameProfile) -> FrameProfile:
@@ -178,4 +159,6 @@ def joined(profiles: Iterable[ProfileData]) -> ProfileData:
 
 def _join_profiles(a: ProfileData, b: ProfileData) -> ProfileData:
     frames = join_frames((*a.frames, *b.frames))
-    return ProfileData(frames, join_runs((a, b)), tuple(sorted({*a.torch, *b.torch})), extra=_join_extra(a.extra, b.extra))
+    # a run with two descriptions keeps the alphabetically first
+    runs = {run: min(side.runs[run] for side in (a, b) if run in side.runs) for run in {**a.runs, **b.runs}}
+    return ProfileData(frames, runs, tuple(sorted({*a.torch, *b.torch})), extra=_join_extra(a.extra, b.extra))

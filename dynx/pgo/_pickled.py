@@ -49,10 +49,9 @@ def read(data: bytes) -> Mapping[Any, Any]:
 
 def _check_opcodes(data: bytes) -> None:
     """Raise InvalidProfile for opcodes that torch's profiles do not have, and memo indices that would allocate gigabytes."""
-    count, allowed = 0, frozenset(_OPCODES.split())
+    allowed = frozenset(_OPCODES.split())
     try:
-        for opcode, argument, position in pickletools.genops(data):
-            count += 1
+        for count, (opcode, argument, position) in enumerate(pickletools.genops(data), start=1):
             if opcode.name not in allowed:
                 raise InvalidProfile(f"byte {position} is the pickle opcode {opcode.name}, which torch's profiles do not have")
             if opcode.name in ("BINPUT", "LONG_BINPUT") and isinstance(argument, int) and argument > count:

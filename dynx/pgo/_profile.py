@@ -127,7 +127,8 @@ class Profile(ProfileData):
 
         The order of profiles does not matter, and a profile that is merged twice counts once.
         """
-        return self._of(joined((self, *others)))
+        data = joined((self, *others))
+        return type(self)(data.frames, data.runs, data.torch, extra=data.extra)
 
     def without(self, keys: Collection[FrameKey]) -> Profile:
         """Return the profile without the functions that have these keys, such as those of an earlier version of a file."""
@@ -209,10 +210,6 @@ class Profile(ProfileData):
     def to_json(self) -> str:
         """Return the profile as the JSON document that `save` writes."""
         return _json.write(self)
-
-    @classmethod
-    def _of(cls, data: ProfileData) -> Profile:
-        return cls(data.frames, data.runs, data.torch, extra=data.extra)
 
 
 def _dynamic_source(name: str, dim: int | None) -> str:

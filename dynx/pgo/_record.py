@@ -6,7 +6,6 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 
 from dynx._handle import Handle
@@ -21,20 +20,11 @@ from dynx.pgo._cache_keys import CacheKeys
 from dynx.pgo._explain import explained
 from dynx.pgo._known_graphs import graph_of, needless, symbol_name
 from dynx.pgo._match import described
-from dynx.pgo._merge import join, join_frames, joined, kept_graphs, with_seen
+from dynx.pgo._merge import join, join_frames, kept_graphs, with_seen
 from dynx.pgo._profile import Profile
 from dynx.records import CacheEvent, Location, Record
 from dynx.records.cache_key import CacheKey, KeySettings
-from dynx.records.profile import (
-    DYNAMIC,
-    DynamicSizes,
-    FrameProfile,
-    Graph,
-    ProfileData,
-    PrunableSize,
-    Seen,
-    SourceProfile,
-)
+from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, Graph, ProfileData, PrunableSize, Seen, SourceProfile
 
 Place = tuple[RawCodeId, str, int | None]  # function, source, dim
 
@@ -99,8 +89,7 @@ class Recorder(Handle):
             {self.run: self._text},
             (str(torch.__version__),),
         )
-        everything = joined((own, *(replace(handle.profile, frames=handle.frames) for handle in self._begun_with)))
-        profile = Profile(everything.frames, everything.runs, everything.torch, extra=everything.extra)
+        profile = Profile().merge(own, *(replace(handle.profile, frames=handle.frames) for handle in self._begun_with))
         return profile.prune(drop=self._prunable(profile)) if prune else profile
 
     def prunable(self) -> tuple[PrunableSize, ...]:
@@ -166,7 +155,10 @@ class Recorder(Handle):
         for update in updates:
             self._keep(update)
         value_of = {source: symbol for symbol in graph.symbols for source in symbol.sources}
-        for place in _dynamic_places(updates):
+        dynamic = dict.fromkeys(  # the sizes and numbers that torch treated as dynamic, without duplicates
+            (update.code, update.source, dim) for update in updates for dim, value in update.known.dims() if value == DYNAMIC
+        )
+        for place in dynamic:
             code, source, dim = place
             symbol = value_of.get(symbol_name(source, dim))
             if symbol is None:
@@ -206,13 +198,6 @@ def record(run: str | None = None) -> Recorder:
         [("L['x']", 0, [4, 6])]
     """
     return Recorder(run)
-
-
-def _dynamic_places(updates: list[RawUpdate]) -> Iterator[Place]:
-    """Yield the sizes and numbers that torch treated as dynamic, without duplicates."""
-    yield from dict.fromkeys(
-        (update.code, update.source, dim) for update in updates for dim, value in update.known.dims() if value == DYNAMIC
-    )
 
 
 def _key(code: RawCodeId) -> tuple[str, int, str, int | None]:

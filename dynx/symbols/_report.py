@@ -58,8 +58,6 @@ def _symbol(raw: RawSymbol) -> Symbol:
 def _was_moved(raw: RawSymbol) -> bool:
     """Return whether the number in a symbol's name is not torch's hash of its source, because that number was in use."""
     match = _NAME.match(raw.name)
-    return match is not None and bool(raw.sources) and int(match["number"]) != _number_of_torch(raw.sources[0])
-
-
-def _number_of_torch(source: str) -> int:
-    return int(hashlib.sha256(source.encode()).hexdigest(), 16) % _TORCH
+    if match is None or not raw.sources:
+        return False
+    return int(match["number"]) != int(hashlib.sha256(raw.sources[0].encode()).hexdigest(), 16) % _TORCH

@@ -14,7 +14,7 @@ _MAX_ATTEMPTS = 64  # then the number above all used numbers is taken, so that a
 _EXAMPLES = ("L['x'].size()[0]", "L['self'].scale")
 
 
-def hashed(source: str, attempt: int, bits: int) -> int:
+def hashed(source: str, attempt: int, *, bits: int) -> int:
     """Return the first `bits` bits of the BLAKE2b hash of a source, and of the number `attempt` if that is not 0.
 
     Reference: BLAKE2b as in RFC 7693, `hashlib.blake2b`; it does not depend on PYTHONHASHSEED.
@@ -23,18 +23,10 @@ def hashed(source: str, attempt: int, bits: int) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest()) >> (64 - bits)
 
 
-def blake63(source: str, attempt: int) -> int:
-    """Return 63 bits of the BLAKE2b hash; with 1,000 sources in a graph, a collision has probability 5e-14."""
-    return hashed(source, attempt, 63)
-
-
-def blake31(source: str, attempt: int) -> int:
-    """Return 31 bits of the BLAKE2b hash, for 32-bit consumers; with 1,000 sources, a collision has probability 2e-4."""
-    return hashed(source, attempt, 31)
-
-
-SCHEMES: Mapping[str, Scheme] = {"blake63": blake63, "blake31": blake31}
-_BITS: tuple[tuple[Scheme, int], ...] = ((blake63, 63), (blake31, 31))
+SCHEMES: Mapping[str, Scheme] = {
+    "blake63": partial(hashed, bits=63),  # with 1,000 sources in a graph, a collision has probability 5e-14
+    "blake31": partial(hashed, bits=31),  # for 32-bit consumers; with 1,000 sources, a collision has probability 2e-4
+}
 
 
 def scheme_of(scheme: str | Scheme) -> Scheme:
@@ -60,10 +52,9 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
 
 def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
     """Return `allocated` for this scheme, as a function of the source and the used numbers; faster for schemes of dynx."""
-    bits = next((bits for known, bits in _BITS if known is scheme), None)  # not a dict: a user's scheme may be unhashable
-    if bits is None:
+    if not isinstance(scheme, partial) or scheme.func is not hashed:
         return partial(allocated, scheme)
-    unused_bits = 64 - bits
+    unused_bits = 64 - scheme.keywords["bits"]
 
     def allocate(source: str, used: set[int]) -> tuple[int, bool]:  # `hashed`, inlined because it runs for each symbol
         number = int.from_bytes(blake2b(source.encode(), digest_size=8).digest()) >> unused_bits
@@ -74,13 +65,10 @@ def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
 
 def allocated(scheme: Scheme, source: str, used: set[int]) -> tuple[int, bool]:
     """Return an unused number for a source, and whether the first choice (attempt 0) was already in `used`."""
-    number = checked(scheme, source, 0)
-    if number not in used:
-        return number, False
-    for attempt in range(1, _MAX_ATTEMPTS):
+    for attempt in range(_MAX_ATTEMPTS):
         number = checked(scheme, source, attempt)
         if number not in used:
-            return number, True
+            return number, attempt > 0
     return max(used) + 1, True
 
 

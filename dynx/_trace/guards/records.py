@@ -44,14 +44,9 @@ def read_guard(
     requesters_of: Callable[[str], tuple[Location, ...]],
     max_length: int | None = None,
 ) -> GuardInfo:
-    """Build the record of one guard like `info_of`, with a callback for the lines that requested it.
+    """Build the record of one guard like `info_of`; `requesters_of` returns the lines that requested a guard on a source.
 
-    Args:
-        kind: The guard's type in torch, such as `TENSOR_MATCH`.
-        text: The text of the guard in torch.
-        code: The code object of the compiled function.
-        requesters_of: Returns the lines that requested a guard on a source.
-        max_length: The number of characters to which each text of the record is cut; None for no limit.
+    Each text of the record is cut to `max_length` characters.
     """
     guard = parse_guard(short_source(_HINT.sub("", text)))
     requesters = requesters_of(guard.source)

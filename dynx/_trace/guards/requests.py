@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from dynx._reading.user_location import user_location
 from dynx._torch.cache.guard_failures import guard_source, guarded_attribute
 from dynx._torch.tracing.stack import StackParts, is_same_line, of_parts, stack_parts
 from dynx.records import Location
+
+T = TypeVar("T")
 
 _LOCAL = re.compile(r"L\[\s*['\"](.*?)['\"]\s*\]")  # as torch shortens sources in its messages
 _DIMENSION = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")
@@ -71,9 +73,9 @@ def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: 
     return lines_for_short_source(source, by_short_source(requests), call_site)
 
 
-def by_short_source(requests: Mapping[str, list[StackParts]]) -> dict[str, list[StackParts]]:
-    """Return `requests` with each source shortened as by `short_source`."""
-    return {short_source(name): stacks for name, stacks in requests.items()}
+def by_short_source(values: Mapping[str, T]) -> dict[str, T]:
+    """Return values by source, such as stacks of requests, with each source shortened as by `short_source`."""
+    return {short_source(source): value for source, value in values.items()}
 
 
 def lines_for_short_source(

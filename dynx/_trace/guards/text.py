@@ -85,18 +85,11 @@ Fields = tuple[GuardKind, str, str | None, str | None]  # kind, source, expected
 Read = Callable[[re.Match[str]], Fields]
 
 _HINT = re.compile(r"\. Guard failed on a parameter.*", re.S)  # torch's hint follows the last value
-_TENSOR_KINDS: dict[str, GuardKind] = {
-    "size": "size",
-    "stride": "stride",
-    "rank": "rank",
-    "dtype": "dtype",
-    "device": "device",
-    "requires_grad": "requires_grad",
-}
+_TENSOR_KINDS: tuple[GuardKind, ...] = ("size", "stride", "rank", "dtype", "device", "requires_grad")
 
 
 def _tensor(match: re.Match[str]) -> Fields:
-    kind = _TENSOR_KINDS.get(match["what"], "tensor")
+    kind: GuardKind = next((kind for kind in _TENSOR_KINDS if kind == match["what"]), "tensor")
     source = match["source"]
     if match["dim"] is not None:
         source = f"{source}.{kind}()[{match['dim']}]"
@@ -148,8 +141,7 @@ _CURRENT_STREAM = (("not the current stream", "the current stream"), ("the curre
 def _contains(match: re.Match[str]) -> Fields:
     source, key = match["source"], match["key"]
     if source.endswith(".__dict__"):  # the presence of an attribute on an object
-        states = ("absent", "present") if match["not"] else ("present", "absent")
-        return "attribute", f"{source.removesuffix('.__dict__')}.{key.strip(chr(39))}", *states
+        return "attribute", f"{source.removesuffix('.__dict__')}.{key.strip(chr(39))}", *_PRESENCE[not match["not"]]
     return "keys", source, *((f"no {key}", key) if match["not"] else (key, f"no {key}"))
 
 
@@ -193,168 +185,110 @@ def _functorch(match: re.Match[str]) -> Fields:
     return "global_state", "functorch_stack", f"functorch_stack {', '.join(texts) or 'empty'}", None
 
 
+def _named_groups(kind: GuardKind) -> Read:
+    """Return a reader for patterns whose groups are named `source`, `expected` and `got`."""
+
+    def read(match: re.Match[str]) -> Fields:
+        groups = match.groupdict()
+        return kind, groups["source"], groups.get("expected"), groups.get("got")
+
+    return read
+
+
 # the first matching pattern is used; sources keep torch's spelling, with `L['x']` shortened to `x`
-_PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
+_READERS: tuple[tuple[str, GuardKind | Read], ...] = (
     (
-        re.compile(
-            r"tensor '(?P<source>.*?)' (?P<what>[\w ]+?) mismatch(?: at index (?P<dim>\d+))?\."
-            r" expected (?P<expected>.*?)(?:, actual (?P<got>.*))?$",
-            re.S,
-        ),
+        r"(?s)tensor '(?P<source>.*?)' (?P<what>[\w ]+?) mismatch(?: at index (?P<dim>\d+))?\."
+        r" expected (?P<expected>.*?)(?:, actual (?P<got>.*))?$",
         _tensor,
     ),
     (
-        re.compile(
-            r"tensor '(?P<source>.*?)' Tensor device index mismatch\. Expected device index to be (?P<expected>\d+|.)?,"
-            r" actual ?(?P<got>\d+|.)?$",
-            re.S,
-        ),
+        r"(?s)tensor '(?P<source>.*?)' Tensor device index mismatch\. Expected device index to be (?P<expected>\d+|.)?,"
+        r" actual ?(?P<got>\d+|.)?$",
         lambda m: ("device", m["source"], _index(m["expected"]), _index(m["got"])),
     ),
+    (r"(?s)expected type of '(?P<source>.*?)' to be (?P<expected>.*?)(?:, '|,) but found (?P<got>.*)$", "type"),
     (
-        re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?)(?:, '|,) but found (?P<got>.*)$", re.S),
-        lambda m: ("type", m["source"], m["expected"], m["got"]),
-    ),
-    (
-        re.compile(r"(?:CodeGuardAccessor: )?Not a function on (?P<source>\S+?)(?:\.__code__)?$"),
+        r"(?:CodeGuardAccessor: )?Not a function on (?P<source>\S+?)(?:\.__code__)?$",
         lambda m: ("type", m["source"], "<class 'function'>", None),
     ),
+    (r"(?s)GLOBAL_STATE changed: (?P<fields>.*)$", lambda m: ("global_state", m["fields"].strip(), None, None)),
+    (r"(?s)___dynx_guard\((?P<quote>['\"])(?P<source>.*)(?P=quote)\) == (?P<expected>.*)$", "custom"),
     (
-        re.compile(r"GLOBAL_STATE changed: (?P<fields>.*)$", re.S),
-        lambda m: ("global_state", m["fields"].strip(), None, None),
-    ),
-    (
-        re.compile(r"___dynx_guard\((?P<quote>['\"])(?P<name>.*)(?P=quote)\) == (?P<value>.*)$", re.S),
-        lambda m: ("custom", m["name"], m["value"], None),
-    ),
-    (
-        re.compile(
-            r"check_tensor\((?P<source>.*?), \w+, DispatchKeySet\(.*?\), torch\.(?P<dtype>\w+), device=(?P<device>\S+),"
-            r" requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)$"
-        ),
+        r"check_tensor\((?P<source>.*?), \w+, DispatchKeySet\(.*?\), torch\.(?P<dtype>\w+), device=(?P<device>\S+),"
+        r" requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)$",
         _whole_tensor,
     ),
-    (re.compile(r"TYPE_MISMATCH\((?P<source>.*)\)$", re.S), lambda m: ("type", m["source"], None, None)),
+    (r"(?s)TYPE_MISMATCH\((?P<source>.*)\)$", "type"),
     (
-        re.compile(r"_\w+ (?:is present on runtime tensor but was absent|should be absent but is present on runtime tensor)"),
+        r"_\w+ (?:is present on runtime tensor but was absent|should be absent but is present on runtime tensor)",
         lambda m: ("other", "mark_dynamic, mark_static or mark_unbacked of a tensor", "absent", "present"),
     ),
+    (r"___check_metadata_\d+", lambda m: ("other", "metadata of a tensor subclass", None, None)),
+    (r"__dtensor_spec_\d+", lambda m: ("other", "mesh and placements of a DTensor", None, None)),
     (
-        re.compile(r"___check_metadata_\d+"),
-        lambda m: ("other", "metadata of a tensor subclass", None, None),
-    ),
-    (re.compile(r"__dtensor_spec_\d+"), lambda m: ("other", "mesh and placements of a DTensor", None, None)),
-    (
-        re.compile(r"___cow_tensor_matches\((?P<source>.*), (?P<value>True|False)\)$"),
+        r"___cow_tensor_matches\((?P<source>.*), (?P<value>True|False)\)$",
         lambda m: ("tensor", m["source"], *_COPY_ON_WRITE[m["value"] == "True"]),
     ),
     (
-        re.compile(r"(?P<source>.*) (?P<op>==|!=) ___get_current_stream\(.*\)$"),
+        r"(?P<source>.*) (?P<op>==|!=) ___get_current_stream\(.*\)$",
         lambda m: ("value", m["source"], *_CURRENT_STREAM[m["op"] == "=="]),
     ),
+    (r"(?s)torch\._functorch\.pyfunctorch\.compare_functorch_state\((?P<value>\[.*?\])\)", _functorch),
     (
-        re.compile(r"torch\._functorch\.pyfunctorch\.compare_functorch_state\((?P<value>\[.*?\])\)", re.S),
-        _functorch,
-    ),
-    (
-        re.compile(r"torch\.autograd\.forward_ad\._current_level == (?P<value>-?\d+)"),
+        r"torch\.autograd\.forward_ad\._current_level == (?P<value>-?\d+)",
         lambda m: ("global_state", "forward_ad_level", f"forward_ad_level {m['value']}", None),
     ),
     (
-        re.compile(
-            r"___(?P<kind>tuple_iterator_len|list_reverseiterator_len|normalize_range_iter|normalize_count_iter)"
-            r"\((?P<source>.*)\) == (?P<value>.*)$"
-        ),
+        r"___(?P<kind>tuple_iterator_len|list_reverseiterator_len|normalize_range_iter|normalize_count_iter)"
+        r"\((?P<source>.*)\) == (?P<value>.*)$",
         _iterator,
     ),
+    (r"(?P<source>.*)\.raw_repr\(\) == (?P<expected>.*)\.raw_repr\(\)$", "value"),
+    (r"(?s)list\((?P<source>.*)\.keys\(\)\) == \[(?P<expected>.*)\]$", "keys"),  # of a types.MappingProxyType
+    (r"___check_global_state\(\)", lambda m: ("global_state", "", None, None)),
     (
-        re.compile(r"(?P<source>.*)\.raw_repr\(\) == (?P<value>.*)\.raw_repr\(\)$"),
-        lambda m: ("value", m["source"], m["value"], None),
-    ),
-    (
-        re.compile(r"list\((?P<source>.*)\.keys\(\)\) == \[(?P<value>.*)\]$", re.S),  # of a types.MappingProxyType
-        lambda m: ("keys", m["source"], m["value"], None),
-    ),
-    (re.compile(r"___check_global_state\(\)"), lambda m: ("global_state", "", None, None)),
-    (
-        re.compile(r"torch\._functorch\.\S*saved_tensors_hooks ids == (?P<value>.*?)(?:\s+# .*)?$", re.S),
+        r"(?s)torch\._functorch\.\S*saved_tensors_hooks ids == (?P<value>.*?)(?:\s+# .*)?$",
         lambda m: ("global_state", "saved_tensors_hooks", m["value"], None),
     ),
     (
-        re.compile(r"utils_device\.CURRENT_DEVICE == (?P<value>.*?)(?:\s+# .*)?$", re.S),
+        r"(?s)utils_device\.CURRENT_DEVICE == (?P<value>.*?)(?:\s+# .*)?$",
         lambda m: ("global_state", "default_device", m["value"], None),
     ),
     (
-        re.compile(r"hasattr\((?P<source>.*), '(?P<name>\w+)'\) == (?P<value>True|False)$", re.S),
+        r"(?s)hasattr\((?P<source>.*), '(?P<name>\w+)'\) == (?P<value>True|False)$",
         lambda m: ("attribute", f"{m['source']}.{m['name']}", *_PRESENCE[m["value"] == "True"]),
     ),
+    (r"\(type\((?P<source>.*)\) is (?:float|complex) and .*isnan\(.*\)\)$", lambda m: ("value", m["source"], "nan", None)),
+    (r"BACKEND_MATCH failure", lambda m: ("backend", "backend", None, None)),
     (
-        re.compile(r"\(type\((?P<source>.*)\) is (?:float|complex) and .*isnan\(.*\)\)$"),
-        lambda m: ("value", m["source"], "nan", None),
-    ),
-    (re.compile(r"BACKEND_MATCH failure"), lambda m: ("backend", "backend", None, None)),
-    (
-        re.compile(r"(?:getattr failed|KeyError|IndexError) on (?:source )?(?P<source>\S+)"),
+        r"(?:getattr failed|KeyError|IndexError) on (?:source )?(?P<source>\S+)",
         lambda m: ("attribute", m["source"], "present", "absent"),
     ),
+    (r"___check_torch_function_mode_stack\(\)", lambda m: ("global_state", "torch_function_mode_stack", None, None)),
+    (r"(?P<source>[^() ]+) is (?P<expected>True|False)$", "value"),
     (
-        re.compile(r"___check_torch_function_mode_stack\(\)"),
-        lambda m: ("global_state", "torch_function_mode_stack", None, None),
-    ),
-    (
-        re.compile(r"(?P<source>[^() ]+) is (?P<value>True|False)$"),
-        lambda m: ("value", m["source"], m["value"], None),
-    ),
-    (
-        re.compile(r"Duplicate tensors? found(?: where not expected!|: (?P<which>.*))", re.S),
+        r"(?s)Duplicate tensors? found(?: where not expected!|: (?P<which>.*))",
         lambda m: ("alias", m["which"] or "", "different tensors", "the same tensor"),
     ),
+    (r"(?s)check_no_aliasing\((?P<which>.*)\)$", lambda m: ("alias", m["which"], "different tensors", None)),
+    (r"(?s)len\((?P<source>.*)\) (?:==|!=) (?P<expected>\d+)$", "length"),
+    (r"not (?P<source>[^\s=<>]+)$", lambda m: ("length", m["source"], "0", None)),
+    (r"(?s)list\((?:dict|set)\.(?:keys|__iter__)\((?P<source>.*?)\)\)\[\d+\] == (?P<expected>.*)$", "keys"),
+    (r"(?s)(?P<not>not )?set\.__contains__\((?P<source>.*?), (?P<key>.*)\)$", _contains),
+    (r"(?s)(?P<not>not )?___(?:dict|set)_contains\((?P<key>.*?), (?P<source>.*)\)$", _contains),
     (
-        re.compile(r"check_no_aliasing\((?P<which>.*)\)$", re.S),
-        lambda m: ("alias", m["which"], "different tensors", None),
+        r"(?s)(?P<not>not )?hasattr\((?P<source>.*), '(?P<name>\w+)'\)$",
+        lambda m: ("attribute", f"{m['source']}.{m['name']}", *_PRESENCE[not m["not"]]),
     ),
-    (
-        re.compile(r"len\((?P<source>.*)\) (?:==|!=) (?P<value>\d+)$", re.S),
-        lambda m: ("length", m["source"], m["value"], None),
-    ),
-    (re.compile(r"not (?P<source>[^\s=<>]+)$"), lambda m: ("length", m["source"], "0", None)),
-    (
-        re.compile(r"list\((?:dict|set)\.(?:keys|__iter__)\((?P<source>.*?)\)\)\[\d+\] == (?P<value>.*)$", re.S),
-        lambda m: ("keys", m["source"], m["value"], None),
-    ),
-    (re.compile(r"(?P<not>not )?set\.__contains__\((?P<source>.*?), (?P<key>.*)\)$", re.S), _contains),
-    (
-        re.compile(r"(?P<not>not )?___(?:dict|set)_contains\((?P<key>.*?), (?P<source>.*)\)$", re.S),
-        _contains,
-    ),
-    (
-        re.compile(r"(?P<not>not )?hasattr\((?P<source>.*), '(?P<name>\w+)'\)$", re.S),
-        lambda m: (
-            "attribute",
-            f"{m['source']}.{m['name']}",
-            "absent" if m["not"] else "present",
-            "present" if m["not"] else "absent",
-        ),
-    ),
-    (re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", re.S), _identity),
-    (
-        re.compile(r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", re.S),
-        lambda m: ("type", m["source"], m["type"], None),
-    ),
-    (
-        re.compile(r"(?P<source>.*) is (?P<not>not )?None$", re.S),
-        lambda m: ("none", m["source"], "not None" if m["not"] else "None", None),
-    ),
-    (
-        re.compile(r"(?P<source>[^() ]+) is (?P<other>[^() ]+)$", re.S),
-        lambda m: ("alias", m["source"], f"is {m['other']}", None),
-    ),
-    (re.compile(rf".*{_SIZE}.*", re.S), _shape),
-    (re.compile(r"(?!.*(?:==|!=)).*[<>].*", re.S), _bounds),
-    (re.compile(r"\(.* % .*\) (?:==|!=) -?\d+$"), _bounds),
-    (
-        re.compile(r"(?:int|float|str)\((?P<source>.*?)\) (?P<op>==) (?P<value>.*)$", re.S),  # instances of subclasses
-        _compare,
-    ),
-    (re.compile(r"(?P<source>.*?) (?P<op>==|!=) (?P<value>.*)$", re.S), _compare),
+    (r"(?s)___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", _identity),
+    (r"(?s)___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?$", "type"),
+    (r"(?s)(?P<source>.*) is (?P<not>not )?None$", lambda m: ("none", m["source"], "not None" if m["not"] else "None", None)),
+    (r"(?s)(?P<source>[^() ]+) is (?P<other>[^() ]+)$", lambda m: ("alias", m["source"], f"is {m['other']}", None)),
+    (rf"(?s).*{_SIZE}.*", _shape),
+    (r"(?s)(?!.*(?:==|!=)).*[<>].*", _bounds),
+    (r"\(.* % .*\) (?:==|!=) -?\d+$", _bounds),
+    (r"(?s)(?:int|float|str)\((?P<source>.*?)\) (?P<op>==) (?P<value>.*)$", _compare),  # instances of subclasses
+    (r"(?s)(?P<source>.*?) (?P<op>==|!=) (?P<value>.*)$", _compare),
 )
+_PATTERNS = [(re.compile(text), _named_groups(read) if isinstance(read, str) else read) for text, read in _READERS]

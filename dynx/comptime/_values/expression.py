@@ -13,31 +13,29 @@ from typing import Any, Final
 
 import torch
 
-from dynx._torch.tracing import shape_facts
+from dynx._reading.user_location import location_of, user_location
+from dynx._torch.tracing import shape_facts, translator
 from dynx._torch.tracing.render import show_value
-from dynx.comptime._values.line import traced_line
+from dynx._torch.tracing.stack import tracing_stack
 from dynx.errors import ComptimeFailed, NotConstant
 
 _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "&": operator.and_,
-    "|": operator.or_,
-}
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+    "**": operator.pow, "&": operator.and_, "|": operator.or_,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 # precedence of operators as in Python: an operand of lower precedence needs parentheses
 _COMPARISON, _UNARY, _ATOM = 1, 8, 10
 _STRENGTH: Final[dict[str, int]] = {"|": 2, "&": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7, "**": 9}
+
+
+def _operator(symbol: str) -> Callable[[Any, Any], Any]:
+    return lambda self, other: _combine(self, self, symbol, other)
+
+
+def _reflected(symbol: str) -> Callable[[Any, Any], Any]:
+    """Return the method for an operator of which only the right operand is a `Number`."""
+    return lambda self, other: _combine(self, other, symbol, self)
 
 
 class Number:
@@ -60,77 +58,22 @@ class Number:
         """Return whether the value is a tensor."""
         return False
 
-    def __add__(self, other: Any) -> Any:
-        return _combine(self, self, "+", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _combine(self, other, "+", self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _combine(self, self, "-", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _combine(self, other, "-", self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _combine(self, self, "*", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _combine(self, other, "*", self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _combine(self, self, "/", other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _combine(self, other, "/", self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _combine(self, self, "//", other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _combine(self, other, "//", self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _combine(self, self, "%", other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _combine(self, other, "%", self)
+    __add__, __radd__ = _operator("+"), _reflected("+")
+    __sub__, __rsub__ = _operator("-"), _reflected("-")
+    __mul__, __rmul__ = _operator("*"), _reflected("*")
+    __truediv__, __rtruediv__ = _operator("/"), _reflected("/")
+    __floordiv__, __rfloordiv__ = _operator("//"), _reflected("//")
+    __mod__, __rmod__ = _operator("%"), _reflected("%")
+    __pow__, __rpow__ = _operator("**"), _reflected("**")
+    __and__, __rand__ = _operator("&"), _reflected("&")
+    __or__, __ror__ = _operator("|"), _reflected("|")
+    __lt__, __le__, __gt__, __ge__ = _operator("<"), _operator("<="), _operator(">"), _operator(">=")
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
-
-    def __pow__(self, other: Any) -> Any:
-        return _combine(self, self, "**", other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _combine(self, other, "**", self)
-
-    def __and__(self, other: Any) -> Any:
-        return _combine(self, self, "&", other)
-
-    def __rand__(self, other: Any) -> Any:
-        return _combine(self, other, "&", self)
-
-    def __or__(self, other: Any) -> Any:
-        return _combine(self, self, "|", other)
-
-    def __ror__(self, other: Any) -> Any:
-        return _combine(self, other, "|", self)
-
-    def __lt__(self, other: Any) -> Any:
-        return _combine(self, self, "<", other)
-
-    def __le__(self, other: Any) -> Any:
-        return _combine(self, self, "<=", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _combine(self, self, ">", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _combine(self, self, ">=", other)
 
     def __eq__(self, other: object) -> Any:
         return True if self is other else _combine(self, self, "==", other)
@@ -210,6 +153,11 @@ class Expression(Number):
         self._tx = self._value = None
         self._parts = ()
         self._siblings = set()
+
+
+def traced_line(tx: Any) -> str:
+    """Return the line of user code being traced; inside a helper of dynx such as `comptime.print`, the line that called it."""
+    return str(user_location(tracing_stack()) or location_of(translator.location(tx)))
 
 
 def plain(operand: Any) -> Any:
