@@ -184,14 +184,6 @@ class Cause:
         return self.recompiles[-1].reasons[0]
 
 
-class RuleAtLine(NamedTuple):
-    """Key by which findings are merged: rule id and source line."""
-
-    rule: str
-    file: str
-    line: int
-
-
 def is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:
     """Return whether `compile` happened because of a graph break.
 
