@@ -41,9 +41,7 @@ class Source:
 
     def nodes(self, kind: type[Any]) -> Iterator[Any]:
         """Yield all nodes of the class `kind`, such as `cst.Call`."""
-        for node in self._positions:
-            if isinstance(node, kind):
-                yield node
+        return (node for node in self._positions if isinstance(node, kind))
 
     def at_line(self, kind: type[Any], line: int) -> Iterator[Any]:
         """Yield the nodes of the class `kind` that extend over a line, the smallest first."""
