@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import assert_never
 
-from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, first_call, index, option, statement
+from dynx.fix._rewrites import arguments, attribute, blocks, branch, check, index, option, statement
 from dynx.fix._rewrites.source import Source, parse
 from dynx.fix._source_file import read
 from dynx.records import Finding, Location
@@ -81,12 +81,12 @@ def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterato
         case "assert":
             yield from _at_line(files, fix, check.check)
         case "eager only":
-            yield from _at_line(files, fix, eager_only.eager_only)
+            yield from _at_line(files, fix, blocks.eager_only)
         case "index":
             yield from _at_line(files, fix, index.by_element)
         case "first call":
             for file, source in _parsed(files, fix.called_from.file if fix.called_from is not None else None):
-                yield from _in(file, first_call.eagerly(source, fix))
+                yield from _in(file, blocks.first_call(source, fix))
         case "tensor argument":
             yield from _at_call(files, fix, arguments.as_tensor)
         case "tensor attribute":
