@@ -13,10 +13,8 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 def where(source: Source, line: int) -> Iterator[str]:
     """Yield the new text of a file, with the `if` or a conditional expression at a line replaced by `torch.where`."""
-    for found in source.at_line(cst.If, line):
-        if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
-            yield from _statement(source, found)
-            break
+    if (branch := source.if_at(line)) is not None:
+        yield from _statement(source, branch)
     for found in source.at_line(cst.IfExp, line):
         sides = found.body, found.orelse
         if not all(map(is_pure, sides)) or any(map(_is_no_tensor, sides)) or is_short_circuit(found.test):
