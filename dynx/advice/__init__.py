@@ -15,7 +15,7 @@ from dynx.advice.facts.names import spoken
 from dynx.advice.findings import breaks, limits, recompiles
 from dynx.advice.findings.causes import causes
 from dynx.advice.pages import page
-from dynx.advice.rule import Loss, RuleAtLine
+from dynx.advice.rule import Loss
 from dynx.advice.rules import LOSS_RULES, RULES, RUN_RULES
 from dynx.advice.tried import with_trials
 from dynx.records.finding import Finding
@@ -33,10 +33,9 @@ def advise(run: RunRecords) -> tuple[Finding, ...]:
     Findings of code that computes wrong values when compiled come first, then those that cost most compile time. A function
     that reached a recompile limit yields one finding, which includes the advice for its recompiles.
     """
-    dynamic = tuple(change for change in run.dynamic if change.profile is None)
-    all_causes = causes(run.recompiles, dynamic, run.specialized, run.compiles, run.graph_breaks)
+    all_causes = causes(run)
     at_limit, included = limits.find_all(run.gave_up, all_causes)
-    inside = breaks.inside_libraries((cause for cause in all_causes if id(cause) not in included), run.graph_breaks)
+    inside = breaks.inside_libraries([cause for cause in all_causes if id(cause) not in included], run.graph_breaks)
     included.update(map(id, inside))
     findings = [*at_limit]
     findings += recompiles.find_all(cause for cause in all_causes if id(cause) not in included)
@@ -82,9 +81,9 @@ def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
     """Return the findings, with those of the same rule at the same line merged into one and their counts added."""
-    merged: dict[RuleAtLine, Finding] = {}
+    merged: dict[tuple[str, str, int], Finding] = {}
     for finding in findings:
-        key = RuleAtLine(finding.rule, finding.location.file, finding.location.line)
+        key = finding.rule, finding.location.file, finding.location.line
         first = merged.get(key)
         merged[key] = finding if first is None else replace(first, count=first.count + finding.count)
     return merged.values()

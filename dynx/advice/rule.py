@@ -60,10 +60,6 @@ class Rule:
     priority: int = 0
 
 
-def no_fixes(about: object) -> Iterable[Fix]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecompileRule(Rule):
     """A rule about recompiles.
@@ -79,7 +75,7 @@ class RecompileRule(Rule):
 
     applies: Callable[[Reason], bool]
     advice: Callable[[Cause], Advice]
-    fixes: Callable[[Cause], Iterable[Fix]] = no_fixes
+    fixes: Callable[[Cause], Iterable[Fix]] = lambda cause: ()
     is_size: bool = False
     is_common: Callable[[Reason], bool] = lambda reason: False
 
@@ -101,7 +97,7 @@ class BreakRule(Rule):
     applies: Callable[[GraphBreak], bool]
     title_of: Callable[[GraphBreak], str]
     advice: Callable[[GraphBreak], str]
-    fixes: Callable[[GraphBreak], Iterable[Fix]] = no_fixes
+    fixes: Callable[[GraphBreak], Iterable[Fix]] = lambda graph_break: ()
     is_call: bool = False
     is_consequence: bool = False
 
@@ -182,14 +178,6 @@ class Cause:
     def last(self) -> Reason:
         """The first failed guard of the last recompile."""
         return self.recompiles[-1].reasons[0]
-
-
-class RuleAtLine(NamedTuple):
-    """Key by which findings are merged: rule id and source line."""
-
-    rule: str
-    file: str
-    line: int
 
 
 def is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -12,10 +12,11 @@ from typing import Any
 from dynx._reading.user_location import first_line
 from dynx._trace.dispatch import trouble
 from dynx.errors import UsageError
+from dynx.records import Location
 from dynx.records.fix import Fix, Mark
 
 
-def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
+def apply(fixes: Iterable[Fix]) -> ExitStack:
     """Apply fixes to this process until the returned context ends; what a statement has set stays.
 
     Raises UsageError for a fix that has to be written into a file, and whatever a statement raises, such as AttributeError for
@@ -26,52 +27,39 @@ def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
     stack = ExitStack()
     for fix in fixes:
         if fix.kind in ("statement", "stance"):
-            run_statement(fix.code)
+            import torch
+
+            exec(compile(fix.code, "<dynx fix>", "exec"), {"torch": torch})
         elif fix.kind == "option" and fix.code == "dynx.compile":
             from dynx.guards import compile as keyed_compile
 
             stack.callback(experiments.instead_of_torch_compile(keyed_compile).remove)
         elif fix.kind == "option":
-            stack.callback(experiments.with_arguments(_argument(fix.code)).remove)
+            name, _, value = fix.code.partition("=")
+            stack.callback(experiments.with_arguments({name: ast.literal_eval(value)}).remove)
         elif fix.kind == "mark" and fix.location is not None:
-            stack.callback(experiments.before_tracing(_Marks(fix), trouble).remove)
+            stack.callback(experiments.before_tracing(_marking(fix, fix.location), trouble).remove)
         else:
             raise UsageError(f"{fix.code} can only be tried by changing a source file\n  run dynx fix")
     return stack
 
 
-def run_statement(code: str) -> None:
-    """Run a statement as if it stood at the beginning of the program; exceptions are not caught."""
-    import torch
+def _marking(fix: Fix, function: Location) -> Callable[[CodeType, Mapping[str, Any]], None]:
+    """Return a callback that marks tensors of a function as dynamic (`mark_dynamic`) before Dynamo traces it."""
 
-    exec(compile(code, "<dynx fix>", "exec"), {"torch": torch})
-
-
-def _argument(code: str) -> Mapping[str, Any]:
-    name, _, value = code.partition("=")
-    return {name: ast.literal_eval(value)}
-
-
-class _Marks:
-    """Callback that marks tensors of a function as dynamic (`mark_dynamic`) before Dynamo traces it."""
-
-    def __init__(self, fix: Fix) -> None:
-        assert fix.location is not None
-        self._file, self._line = Path(fix.location.file).name, fix.location.line
-        self._marks = fix.marks
-        self._is_required = fix.may_fail
-
-    def __call__(self, code: CodeType, variables: Mapping[str, Any]) -> None:
-        if (Path(code.co_filename).name, first_line(code)) != (self._file, self._line):
+    def mark_tensors(code: CodeType, variables: Mapping[str, Any]) -> None:
+        if (Path(code.co_filename).name, first_line(code)) != (Path(function.file).name, function.line):
             return
         from torch import Tensor
 
         from dynx._torch.compilation.experiments import mark_dynamic
 
-        for mark in self._marks:
+        for mark in fix.marks:
             tensor = value_of(mark, variables)
             if isinstance(tensor, Tensor) and mark.dim < tensor.dim():
-                mark_dynamic(tensor, mark.dim, is_required=self._is_required)
+                mark_dynamic(tensor, mark.dim, is_required=fix.may_fail)
+
+    return mark_tensors
 
 
 def value_of(mark: Mark, variables: Mapping[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -29,13 +29,12 @@ class PlanInUse(AbstractContextManager["PlanInUse"]):
 
     def __init__(self, path: Path, module: ModuleType, load: Callable[[], CodeType]) -> None:
         self._plan, self._path, self._module = Plan.read(path), path, module
-        self._applied = ExitStack()
         file = getattr(module, "__file__", None)
         text = self._plan.sources.get(file) if file is not None else None
         self.load = load if text is None else partial(compile, text, file, "exec", dont_inherit=True)
 
     def __enter__(self) -> PlanInUse:
-        self._applied.enter_context(apply(self._plan.fixes))
+        self._applied = apply(self._plan.fixes)
         if self._plan.sources:
             read_instead(self._plan.sources)
         return self

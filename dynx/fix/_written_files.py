@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from dynx.fix._program import Program
 
@@ -13,16 +12,9 @@ _MOST = 20_000  # files that are looked at
 _OF_TOOLS = {"__pycache__", ".git", ".dynx", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
-class State(NamedTuple):
-    """Size in bytes and modification time of a file; a write changes them."""
-
-    size: int
-    modified: int  # nanoseconds
-
-
-def snapshot(program: Program) -> Mapping[str, State]:
-    """Return size and time of each file in the working directory and in the folder of the program, by path."""
-    found: dict[str, State] = {}
+def snapshot(program: Program) -> Mapping[str, tuple[int, int]]:
+    """Return size and modification time of each file in the working directory and the folder of the program, by path."""
+    found: dict[str, tuple[int, int]] = {}
     for folder in dict.fromkeys((Path.cwd(), *([Path(program.target).absolute().parent] if not program.option else []))):
         for place, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if name not in _OF_TOOLS]
@@ -34,10 +26,10 @@ def snapshot(program: Program) -> Mapping[str, State]:
                     state = os.stat(path)
                 except OSError:
                     continue
-                found[path] = State(state.st_size, state.st_mtime_ns)
+                found[path] = state.st_size, state.st_mtime_ns
     return found
 
 
-def written(before: Mapping[str, State], after: Mapping[str, State]) -> tuple[str, ...]:
+def written(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
     """Return the files that were created, deleted or written between two snapshots."""
     return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))

@@ -10,7 +10,7 @@ pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of th
 
 from dynx.fix._rewrites import Files, ways
 from dynx.fix._rewrites.arguments import as_tensor, mark
-from dynx.fix._rewrites.first_call import eagerly
+from dynx.fix._rewrites.blocks import first_call
 from dynx.fix._rewrites.source import parse
 from dynx.records import Finding, Location
 from dynx.records.fix import Fix, Mark, rewrite
@@ -134,13 +134,13 @@ WITH_STANCE = 'with torch.compiler.set_stance("eager_then_compile")'
 def test_the_statement_of_the_first_call_runs_under_a_stance(call):
     text = f"def main(xs):\n    for x in xs:\n\n        # a step\n        {call}\n        done()\n"
     fix = rewrite("first call", Location("program.py", 9, "step"), at(5))
-    assert list(eagerly(source_of(text), fix)) == [text.replace(call, f"{WITH_STANCE}:\n            {call}")]
+    assert list(first_call(source_of(text), fix)) == [text.replace(call, f"{WITH_STANCE}:\n            {call}")]
 
 
 @pytest.mark.parametrize("call", ["if step(x): pass", "for y in step(x): print(y)", "yield step(x)", "await step(x)"])
 def test_a_stance_is_not_for_code_after_the_call(call):
     source = source_of(f"async def main(x):\n    {call}\n")
-    assert list(eagerly(source, rewrite("first call", Location("program.py", 9, "step"), at(2)))) == []
+    assert list(first_call(source, rewrite("first call", Location("program.py", 9, "step"), at(2)))) == []
 
 
 def test_the_stance_of_the_whole_program_is_left_where_one_line_can_have_it(tmp_path):

@@ -11,9 +11,9 @@ import torch
 pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of the extra 'fix'")
 
 from dynx.fix._rewrites import Files, attribute, ways
+from dynx.fix._rewrites.blocks import eager_only
 from dynx.fix._rewrites.branch import where
 from dynx.fix._rewrites.check import check
-from dynx.fix._rewrites.eager_only import eager_only
 from dynx.fix._rewrites.index import by_element
 from dynx.fix._rewrites.option import add
 from dynx.fix._rewrites.source import parse

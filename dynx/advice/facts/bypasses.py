@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 
+from dynx.records.compile import Compile
 from dynx.records.finding import Finding
 from dynx.records.location import Location
 from dynx.records.observed import CacheEvent
@@ -12,26 +13,23 @@ from dynx.records.run_records import RunRecords
 _CACHES = ("fx_graph", "aot_autograd")  # a graph that bypasses the first cache bypasses the second too
 
 
-def bypasses(run: RunRecords, cache: str) -> Iterable[tuple[Location, Sequence[CacheEvent]]]:
-    """Return the location and the bypass events of each function with a graph that could not be stored in `cache`.
+def bypasses(run: RunRecords, cache: str, rule: str, advice: str) -> Iterator[Finding]:
+    """Yield a finding for each function with a graph that could not be stored in `cache`.
 
-    A graph that bypasses the FX graph cache bypasses AOTAutograd's cache too. Its function is returned only if `cache` is the
-    FX graph cache.
+    A graph that bypasses the FX graph cache bypasses AOTAutograd's cache too. Its function has a finding only if `cache` is the
+    FX graph cache. The seconds of a finding are the time of the backend, which every process spends again.
     """
-    groups: dict[tuple[str, int], tuple[Location, list[CacheEvent]]] = {}
-    locations = {compile.key: compile.location for compile in run.compiles}
+    groups: dict[tuple[str, int], tuple[Location, Compile | None, list[CacheEvent]]] = {}
+    compiles = {compile.key: compile for compile in run.compiles}
     known = [event for event in run.caches if event.result == "bypass" and event.cache in _CACHES]
     for event in sorted(known, key=lambda event: _CACHES.index(event.cache)):
-        location = event.location or locations.get((event.generation, event.id))
+        compile = compiles.get((event.generation, event.id))
+        location = event.location or (compile.location if compile is not None else None)
         if location is not None:
-            groups.setdefault((location.file, location.line), (location, []))[1].append(event)
-    return [(location, events) for location, events in groups.values() if events[0].cache == cache]
-
-
-def finding_of(run: RunRecords, rule: str, location: Location, events: Sequence[CacheEvent], advice: str) -> Finding:
-    """Return the finding for a function that is not cached; its seconds are the backend's time, spent again in each process."""
-    first = events[0]
-    seconds = next((each.phases.get("backend", 0.0) for each in run.compiles if each.key == (first.generation, first.id)), 0.0)
-    reasons = tuple(dict.fromkeys(event.reason or "torch gives no reason" for event in events))
-    count = sum(event.count for event in events)
-    return Finding(rule, f"not cached on disk: {reasons[0]}", location, seconds, reasons, advice, count)
+            groups.setdefault((location.file, location.line), (location, compile, []))[2].append(event)
+    for location, compile, events in groups.values():
+        if events[0].cache == cache:
+            seconds = compile.phases.get("backend", 0.0) if compile is not None else 0.0
+            reasons = tuple(dict.fromkeys(event.reason or "torch gives no reason" for event in events))
+            count = sum(event.count for event in events)
+            yield Finding(rule, f"not cached on disk: {reasons[0]}", location, seconds, reasons, advice, count)

@@ -17,7 +17,7 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 
 CONFIG = "torch._dynamo.config"
-_STANCE = 'torch.compiler.set_stance("eager_then_compile")'
+STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 _LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
 _BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewrite")  # the smallest change first
 
@@ -83,7 +83,7 @@ def first_call(cause: Cause) -> Iterator[Fix]:
     """
     if len(cause.recompiles) != 1:  # more than the first call differs
         return
-    yield Fix("stance", _STANCE)
+    yield Fix("stance", STANCE)
     if (line := _in_user_code(cause.first_call)) is not None:
         yield rewrite("first call", cause.recompiles[0].location, line)
 

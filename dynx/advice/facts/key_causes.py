@@ -86,8 +86,8 @@ class _KeyPair:
     def __post_init__(self) -> None:
         self.changed = _changes(self.before.parts, self.after.parts)
         first, second = _used(self.before), _used(self.after)
-        self._renamed = {second[source]: name for source, name in first.items() if second.get(source, name) != name}
         self._names = {source: (name, second[source]) for source, name in first.items() if second.get(source, name) != name}
+        self._renamed = {after: before for before, after in self._names.values()}
         self._dynamic = {source: name for source, name in first.items() if source not in second}
         self._static = {source: name for source, name in second.items() if source not in first}
         for name, (before, after) in self.changed.items():  # mark_unbacked's sizes are inputs only
@@ -126,11 +126,10 @@ class _KeyPair:
         *,
         location: Location | None = None,
         advice: str | None = None,
-        rule: str | None = None,
     ) -> CacheCause:
         place = location or self.after.location
         advice = advice or _ADVICE.get(kind) or self._profile_advice()
-        return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice, rule)
+        return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice)
 
     def _profile_advice(self) -> str:
         """Return the advice for making the same sizes dynamic in both runs, given the PGO profiles that they loaded."""
@@ -180,16 +179,14 @@ class _KeyPair:
         for source, names in () if self._has_sizes else self._names.items():
             is_scheme = any(map(_LONG_NAME.fullmatch, names)) and not all(map(_LONG_NAME.fullmatch, names))
             rule, advice = ("DX406", _SCHEME) if is_scheme else ("DX403", _ADVICE["symbol name"])
-            yield self._cause("symbol name", f"name of {_size(source)}", *names, rule=rule, advice=advice)
+            yield replace(self._cause("symbol name", f"name of {_size(source)}", *names, advice=advice), rule=rule)
 
     def _inputs(self) -> Iterator[CacheCause]:
         """Yield a cause for each difference between inputs; inputs that differ in the same way share one cause."""
-        if self._has_sizes:
-            inputs = {name: texts for name, texts in self._changed_inputs().items() if _ABSENT not in texts}
-        else:
-            inputs = self._changed_inputs()
         alike: dict[tuple[str, str, str], list[str]] = {}
-        for name, (before, after) in inputs.items():
+        for name, (before, after) in self._changed_inputs().items():
+            if self._has_sizes and _ABSENT in (before, after):
+                continue
             for fact, texts in self._facts(before, after):
                 alike.setdefault((fact, *texts), []).append(name)
         for (fact, before, after), names in alike.items():
@@ -263,11 +260,8 @@ def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, t
 
 def _facts_in(text: str) -> dict[str, str]:
     """Return the properties of a tensor by name, from a part of a key such as `dtype=torch.float32; shape=[4, 8]`."""
-    return {
-        "requires_grad": "False",
-        "storage_offset": "0",
-        **dict(fact.split("=", 1) for fact in text.split("; ") if "=" in fact),
-    }
+    facts = dict(fact.split("=", 1) for fact in text.split("; ") if "=" in fact)
+    return {"requires_grad": "False", "storage_offset": "0", **facts}
 
 
 def _used(key: CacheKey) -> dict[str, str]:

@@ -3,121 +3,92 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from dynx.advice.rule import Advice
+from dynx.advice.rule import Advice, expected
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.recompile import Reason
 
-
-class Option(NamedTuple):
-    """Advice to users of a library, on graph breaks (in `_OF_BREAKS`) or on guarded values that change (in `_OF_VALUES`).
-
-    `applies` is a regular expression to search in the files, functions and source line of a graph break, or in the source of
-    a guarded value and the name of the function that reads it.
-    """
-
-    library: str
-    applies: str
-    advice: str
-    is_expected: bool = False
-
-
 _STATIC_CACHE = 'use_cache=False where nothing is generated; else a static cache: cache_implementation="static" or StaticCache'
-_ONLY_FORWARD = 'compile model.forward, not generate; or let generate compile it: cache_implementation="static"'
-
 _HOOKS = "call the uncompiled model once before the first compiled call: transformers installs its hooks in the first call"
-
+_ACCELERATOR = "call accelerator methods outside the compiled function"
+_METRICS = "update and compute metrics outside the compiled function"
 _NETWORK = "compile the network, not training_step: self.log and the trainer then run outside the graph"
 _SCHEDULER = "compile the model, and call the scheduler's step() outside the compiled function"
 
-_OF_BREAKS = (
-    Option(
-        "transformers",
-        r"moe|mixtral|Experts",
-        'load the model with experts_implementation="batched_mm", which reads no sizes from the data',
-    ),
-    Option(
-        "transformers",
-        r"_mask_hidden_states|_compute_mask_indices|mask_time|spec_augment",
-        "turn the time masking off in the configuration (mask_time_prob=0), or mask outside",
-    ),
-    Option(
-        "transformers", r"rope_utils|rope_", 'use a rope_type that does not depend on the length, such as "default" or "linear"'
-    ),
-    Option("transformers", r"install_\w*hook|_hook_installation_lock", _HOOKS),
-    Option("transformers", r"generation|generate", _ONLY_FORWARD),
-    Option("transformers", r"cache_utils", _STATIC_CACHE),
-    Option(
-        "transformers", r"loss_utils|loss/|\blabels\b", "compute the loss outside the compiled model: call it without labels"
-    ),
-    Option(
-        "accelerate", r"optimizer|scheduler", "call step() of the optimizer and the scheduler outside the compiled function"
-    ),
-    Option("accelerate", r"", "call accelerator methods outside the compiled function"),
-    Option("torchmetrics", r"", "update and compute metrics outside the compiled function"),
-    Option("lightning", r"", _NETWORK),
-    Option("pytorch_lightning", r"", _NETWORK),
-    Option("diffusers", r"schedul", _SCHEDULER),
-    Option(
-        "torch_geometric",
-        r"utils/loop|self_loops",
-        "add or remove self-loops before the call (layers take add_self_loops=False); "
-        "or torch._dynamo.config.capture_dynamic_output_shape_ops = True",
-    ),
-    Option(
-        "torch_geometric",
-        r"_scatter|scatter|to_dense|pool",
-        "pass the sizes that it reads from the data: size= to global pooling, dim_size= to scatter, batch_size= and "
-        "max_num_nodes= to to_dense_batch; or torch._dynamo.config.capture_scalar_outputs = True",
-    ),
-    Option("scipy", r"", "call it outside the compiled function, or wrap it as a torch.library.custom_op"),
-    Option(
-        "torchvision",
-        r"ops/boxes|_box_convert|batched_nms",
-        "select boxes outside the compiled function: their number depends on the data",
-    ),
-)
+# by library, then by a regular expression to search in the files, functions and source line of a graph break; "" matches each
+_OF_BREAKS: Mapping[str, Mapping[str, str]] = {
+    "transformers": {
+        r"moe|mixtral|Experts": 'load the model with experts_implementation="batched_mm", which reads no sizes from the data',
+        r"_mask_hidden_states|_compute_mask_indices|mask_time|spec_augment": (
+            "turn the time masking off in the configuration (mask_time_prob=0), or mask outside"
+        ),
+        r"rope_utils|rope_": 'use a rope_type that does not depend on the length, such as "default" or "linear"',
+        r"install_\w*hook|_hook_installation_lock": _HOOKS,
+        r"generation|generate": (
+            'compile model.forward, not generate; or let generate compile it: cache_implementation="static"'
+        ),
+        r"cache_utils": _STATIC_CACHE,
+        r"loss_utils|loss/|\blabels\b": "compute the loss outside the compiled model: call it without labels",
+    },
+    "accelerate": {
+        r"optimizer|scheduler": "call step() of the optimizer and the scheduler outside the compiled function",
+        r"": _ACCELERATOR,
+    },
+    "torchmetrics": {r"": _METRICS},
+    "lightning": {r"": _NETWORK},
+    "pytorch_lightning": {r"": _NETWORK},
+    "diffusers": {r"schedul": _SCHEDULER},
+    "torch_geometric": {
+        r"utils/loop|self_loops": (
+            "add or remove self-loops before the call (layers take add_self_loops=False); "
+            "or torch._dynamo.config.capture_dynamic_output_shape_ops = True"
+        ),
+        r"_scatter|scatter|to_dense|pool": (
+            "pass the sizes that it reads from the data: size= to global pooling, dim_size= to scatter, batch_size= and "
+            "max_num_nodes= to to_dense_batch; or torch._dynamo.config.capture_scalar_outputs = True"
+        ),
+    },
+    "scipy": {r"": "call it outside the compiled function, or wrap it as a torch.library.custom_op"},
+    "torchvision": {
+        r"ops/boxes|_box_convert|batched_nms": "select boxes outside the compiled function: their number depends on the data",
+    },
+}
 
 _DISPATCH = "functools fills this cache in the first call: call the uncompiled function once before, or use isinstance and if"
 
-_INITIALIZE = (
-    'use a static cache (cache_implementation="static", StaticCache) that is filled before the first compiled call: '
-    "cache.early_initialization(...), or one call of the uncompiled model; or use_cache=False where nothing is generated"
-)
-
-_OF_VALUES = (
-    Option(
-        "transformers",
-        r"max_cache_len",
-        "use one size for all static caches: past_key_values=StaticCache(config=..., max_cache_len=...), or one max_length",
-    ),
-    Option(
-        "peft",
-        r"active_adapter",
-        "one recompile per adapter is expected; to avoid it, peft's prepare_model_for_compiled_hotswap before torch.compile, "
-        "and hotswap_adapter instead of set_adapter",
-        is_expected=True,
-    ),
-    Option(
-        "peft",
-        r"merged_adapters|disable",
-        "one recompile is expected: merging or disabling adapters changes the model; to avoid it, do so before the first call",
-        is_expected=True,
-    ),
-    Option("transformers", r"layers\[\d+\]\.is_initialized", _INITIALIZE),
-    Option("transformers", r"install_\w*hook", _HOOKS),
-    Option(
-        "transformers", r"past_key_value|cache|layers\[\d+\]\.(?:keys|values|is_initialized|cumulative_length)", _STATIC_CACHE
-    ),
-    Option("transformers", r"gradient_checkpointing", "switch gradient checkpointing before the first call, and leave it"),
-    Option("accelerate", r"gradient_state|sync_gradients|step", "call accelerator methods outside the compiled function"),
-    Option("torchmetrics", r"", "update and compute metrics outside the compiled function"),
-    Option("lightning", r"", _NETWORK),
-    Option("pytorch_lightning", r"", _NETWORK),
-    Option("diffusers", r"timestep|step_index|sigmas|schedul", _SCHEDULER),
-)
+# by library, then by a regular expression to search in the source of a changed value and the name of the function that reads it
+_OF_VALUES: Mapping[str, Mapping[str, Advice]] = {
+    "transformers": {
+        r"max_cache_len": Advice(
+            "use one size for all static caches: past_key_values=StaticCache(config=..., max_cache_len=...), or one max_length"
+        ),
+        r"layers\[\d+\]\.is_initialized": Advice(
+            'use a static cache (cache_implementation="static", StaticCache) that is filled before the first compiled call: '
+            "cache.early_initialization(...), or one call of the uncompiled model; "
+            "or use_cache=False where nothing is generated"
+        ),
+        r"install_\w*hook": Advice(_HOOKS),
+        r"past_key_value|cache|layers\[\d+\]\.(?:keys|values|is_initialized|cumulative_length)": Advice(_STATIC_CACHE),
+        r"gradient_checkpointing": Advice("switch gradient checkpointing before the first call, and leave it"),
+    },
+    "peft": {
+        r"active_adapter": expected(
+            "one recompile per adapter is expected; to avoid it, peft's prepare_model_for_compiled_hotswap before "
+            "torch.compile, and hotswap_adapter instead of set_adapter"
+        ),
+        r"merged_adapters|disable": expected(
+            "one recompile is expected: merging or disabling adapters changes the model; "
+            "to avoid it, do so before the first call"
+        ),
+    },
+    "accelerate": {r"gradient_state|sync_gradients|step": Advice(_ACCELERATOR)},
+    "torchmetrics": {r"": Advice(_METRICS)},
+    "lightning": {r"": Advice(_NETWORK)},
+    "pytorch_lightning": {r"": Advice(_NETWORK)},
+    "diffusers": {r"timestep|step_index|sigmas|schedul": Advice(_SCHEDULER)},
+}
 
 _OF_SCHEDULERS = re.compile(r"last_epoch|_step_count|_last_lr|lr_scheduler")
 
@@ -127,27 +98,24 @@ def advice_on_break(graph_break: GraphBreak) -> str | None:
     location = graph_break.location
     lines = (f"{line.file} {line.function}" for line in graph_break.chain[-4:])
     where = " ".join((location.file, location.function, *lines, graph_break.code_of_library))
-    options = (
-        option.advice for option in _OF_BREAKS if option.library == location.library and re.search(option.applies, where)
-    )
-    return next(options, None)
+    options = _OF_BREAKS.get(location.library or "", {})
+    return next((advice for pattern, advice in options.items() if re.search(pattern, where)), None)
 
 
 def advice_on_value(reason: Reason) -> Advice | None:
     """Return the advice for a changed value that a library or torch's LR scheduler holds; None if unknown."""
     if _OF_SCHEDULERS.search(reason.source) and reason.holder != "argument":
         return Advice("call the scheduler's step() outside the compiled function")
-    library = library_of(reason)
     if re.search(r"\bdispatch(?:_cache\.data|\.__closure__)", reason.source):
         return Advice(_DISPATCH)
     where = f"{reason.source} {reason.location.function if reason.location is not None else ''}"
-    options = (option for option in _OF_VALUES if option.library == library and re.search(option.applies, where))
-    return next((Advice(option.advice, option.is_expected) for option in options), None)
+    options = _OF_VALUES.get(library_of(reason) or "", {})
+    return next((advice for pattern, advice in options.items() if re.search(pattern, where)), None)
 
 
 def advice_on_failure(location: Location) -> str | None:
     """Return the advice for a compilation that fails in a library: the entry of `_OF_BREAKS` for the whole library, or None."""
-    return next((option.advice for option in _OF_BREAKS if option.library == location.library and not option.applies), None)
+    return _OF_BREAKS.get(location.library or "", {}).get("")
 
 
 def library_of(reason: Reason) -> str | None:

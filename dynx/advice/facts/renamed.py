@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from dynx.advice.facts.key_causes import causes_of
 from dynx.records.cache_key import CacheCause, CacheKey
 from dynx.records.finding import Finding
-from dynx.records.location import Location
 from dynx.records.run_records import RunRecords
 
 
-class Renamed(NamedTuple):
-    """A graph that missed the caches on disk because of renamed symbols (`causes`), and its compile time in the backend."""
+def renamed(run: RunRecords, rule: str) -> Iterator[Finding]:
+    """Yield a finding for the first renamed graph of each function, if `rule` applies to it; its seconds are the backend's.
 
-    location: Location
-    causes: tuple[CacheCause, ...]
-    seconds: float
-
-    @property
-    def is_scheme(self) -> bool:
-        """Whether only one graph has names of `dynx.symbols.install`; if False, symbols were created in another order."""
-        return self.causes[0].rule == "DX406"
-
-    def finding(self, rule: str) -> Finding:
-        names = tuple(f"{cause.component}: {cause.before}, then {cause.after}" for cause in self.causes)
-        return Finding(rule, f"compiled again: {names[0]}", self.location, self.seconds, names, self.causes[0].advice)
-
-
-def renamed(run: RunRecords) -> Iterator[Renamed]:
-    """Yield the first renamed graph of each function; nothing if the run was recorded without `watch(detail="full")`."""
+    DX406 applies if only one graph has names of `dynx.symbols.install`, DX403 if symbols were created in another order. Yield
+    nothing if the run was recorded without `watch(detail="full")`.
+    """
     missed = {(event.generation, event.id) for event in run.caches if event.result == "miss" and event.cache == "aot_autograd"}
     seconds = {compile.key: compile.phases.get("backend", 0.0) for compile in run.compiles}
     values = {settings.digest: settings.values for settings in run.cache_settings}
@@ -42,7 +27,10 @@ def renamed(run: RunRecords) -> Iterator[Renamed]:
         line = key.location.file, key.location.line
         if key.key in missed and line not in reported and (causes := _names_of(key, earlier, values)):
             reported.add(line)
-            yield Renamed(key.location, causes, seconds.get(key.key, 0.0))
+            if causes[0].rule == rule:
+                names = tuple(f"{cause.component}: {cause.before}, then {cause.after}" for cause in causes)
+                title, backend = f"compiled again: {names[0]}", seconds.get(key.key, 0.0)
+                yield Finding(rule, title, key.location, backend, names, causes[0].advice)
         earlier.append(key)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,15 +17,14 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.recompile import Recompile
 
 
-def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause] = ()) -> tuple[Finding, ...]:
+def find(breaks: Sequence[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause]) -> tuple[Finding, ...]:
     """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
 
     `inside` are causes of recompiles in libraries. Each is added to the finding of the graph break that `break_around` returns.
     """
     merged: dict[BreakKey, Finding] = {}
     consequences: list[tuple[BreakKey, GraphBreak]] = []
-    costs = _Costs(tuple(compiles))
-    breaks = tuple(breaks)
+    costs = _Costs(compiles)
     for graph_break in breaks:
         rule = rule_of_break(graph_break)
         if rule is None:
@@ -35,10 +34,8 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iter
             continue
         title, advice = rule.title_of(graph_break), advice_on_break(graph_break)
         if graph_break.fatal:
-            title, advice = (
-                f"fullgraph=True fails: {title}",
-                f"{advice}; or drop fullgraph=True, which allows a graph break here",
-            )
+            title = f"fullgraph=True fails: {title}"
+            advice = f"{advice}; or drop fullgraph=True, which allows a graph break here"
         finding = Finding(
             rule.id,
             title,
@@ -75,13 +72,12 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
     return replace(finding, advice="do this outside the compiled function, with the line of DX202, which reads the values")
 
 
-def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> list[Cause]:
+def inside_libraries(causes: Sequence[Cause], breaks: Sequence[GraphBreak]) -> list[Cause]:
     """Return the causes of recompiles to report with a graph break in a library (see `break_around`), not on their own.
 
     Causes for which `facts/libraries.py` has advice are left out. So are changing sizes, because they come from the program,
     unless a function called from the user's code also recompiles because of a size.
     """
-    causes, breaks = tuple(causes), tuple(breaks)
     of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}
     called = (cause for cause in causes if id(cause) in of_sizes)
     is_reported = any(cause.called_from is None or cause.called_from.library is None for cause in called)
@@ -151,13 +147,6 @@ def _key(rule: BreakRule | PlaceRule, graph_break: GraphBreak) -> BreakKey:
     return BreakKey(name, location.own.file, location.own.line, where)
 
 
-class _AttemptKey(NamedTuple):
-    """Key of one tracing attempt: the key of its compilation, and the index of the attempt in that compilation."""
-
-    compile: tuple[int, str]
-    number: int
-
-
 class _Costs:
     """Attributes compile time to graph breaks, each second to at most one graph break.
 
@@ -165,10 +154,10 @@ class _Costs:
     cannot resume after it, the cost is the whole compilation. Recompiles are not included: their cause is a failed guard.
     """
 
-    def __init__(self, compiles: tuple[Compile, ...]) -> None:
+    def __init__(self, compiles: Iterable[Compile]) -> None:
         self._first = [compile for compile in compiles if not compile.is_recompile]
         self._counted: set[tuple[int, str]] = set()  # keys of compilations
-        self._attempts: set[_AttemptKey] = set()
+        self._attempts: set[tuple[tuple[int, str], int]] = set()  # key of the compilation, and index of the attempt in it
 
     def seconds(self, graph_break: GraphBreak) -> float:
         total = 0.0
@@ -177,9 +166,8 @@ class _Costs:
                 continue
             if is_caused_by(compile, graph_break):
                 self._counted.add(compile.key)
-                total += compile.seconds - sum(
-                    attempt.seconds for attempt in compile.attempts if _AttemptKey(compile.key, attempt.index) in self._attempts
-                )
+                counted = (each.seconds for each in compile.attempts if (compile.key, each.index) in self._attempts)
+                total += compile.seconds - sum(counted)
             elif compile.key in graph_break.compiles and compile.resumes is None:
                 total += self._discarded(compile, graph_break)
         return total
@@ -191,7 +179,7 @@ class _Costs:
 
     def _discarded(self, compile: Compile, graph_break: GraphBreak) -> float:
         for attempt in compile.attempts:
-            key = _AttemptKey(compile.key, attempt.index)
+            key = compile.key, attempt.index
             if attempt.outcome == "restarted" and attempt.reason == graph_break.reason and key not in self._attempts:
                 self._attempts.add(key)
                 return attempt.seconds
@@ -208,10 +196,9 @@ def _join(first: Finding, second: Finding) -> Finding:
 
 
 def _evidence(graph_break: GraphBreak) -> tuple[str, ...]:
-    fatal = (
-        "the compilation failed: fullgraph=True (or error_on_graph_break) allows no graph break" if graph_break.fatal else ""
-    )
-    lines = [fatal, graph_break.reason, graph_break.explanation, *(f"torch suggests: {hint}" for hint in graph_break.hints)]
+    lines = [graph_break.reason, graph_break.explanation, *(f"torch suggests: {hint}" for hint in graph_break.hints)]
+    if graph_break.fatal:
+        lines.insert(0, "the compilation failed: fullgraph=True (or error_on_graph_break) allows no graph break")
     if len(graph_break.chain) > 1:
         lines.append("reached through " + " > ".join(map(str, graph_break.chain)))
     if graph_break.page:

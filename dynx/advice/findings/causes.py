@@ -3,65 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from dynx.advice.facts.names import LOCAL, is_array
 from dynx.advice.facts.reasons import differs_by_instance
 from dynx.advice.findings.resumed import Part, frame_of, parts_of
 from dynx.advice.rule import Cause, FrameKey, RecompileRule
 from dynx.advice.rules import advice_on_break, rule_of_reason
-from dynx.records.compile import Compile
 from dynx.records.fix import Mark
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, Specialized
 from dynx.records.recompile import Reason, Recompile
+from dynx.records.run_records import RunRecords
 
 
-class CauseKey(NamedTuple):
-    """Key by which recompiles are grouped into causes: compiled frame, id of the advice rule, and changed value."""
-
-    frame: FrameKey
-    rule: str
-    subject: str
-
-
-def causes(
-    recompiles: Iterable[Recompile],
-    dynamic: Iterable[BecameDynamic] = (),
-    specialized: Iterable[Specialized] = (),
-    compiles: Iterable[Compile] = (),
-    breaks: Iterable[GraphBreak] = (),
-) -> tuple[Cause, ...]:
+def causes(run: RunRecords) -> tuple[Cause, ...]:
     """Return a `Cause` for each group of recompiles with the same function, advice rule and changed value.
 
     Recompiles to which no rule applies are omitted.
     """
-    dynamic, compiles = tuple(dynamic), tuple(compiles)
-    breaks = tuple(breaks)
+    compiles, breaks = run.compiles, run.graph_breaks
+    dynamic = tuple(change for change in run.dynamic if change.profile is None)
     parts = parts_of(compiles, breaks)
-    fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in specialized}
+    fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in run.specialized}
     callers = {compile.key: compile.called_from for compile in compiles}
     first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
     varying = _varying_sizes(dynamic)
-    groups: dict[CauseKey, tuple[RecompileRule, list[Recompile]]] = {}
-    for recompile in recompiles:
+    groups: dict[tuple[FrameKey, str, str], tuple[RecompileRule, list[Recompile]]] = {}
+    for recompile in run.recompiles:
         if recompile.id.startswith("!"):
             continue  # compiled autograd: the changed value is not a variable of the user's code
         rule = rule_of_reason(recompile.reasons[0]) if recompile.reasons else None
         if rule is not None:
-            key = CauseKey(frame_of(recompile.key), rule.id, _subject(recompile.reasons[0]))
+            key = frame_of(recompile.key), rule.id, _subject(recompile.reasons[0])
             groups.setdefault(key, (rule, []))[1].append(recompile)
     found = []
-    for key, (rule, group) in groups.items():
-        after, whole = _part(key.frame, parts)
+    for (frame, _, _), (rule, group) in groups.items():
+        whole, after = parts.get(frame, Part(frame, None))
         called_from = callers.get(group[0].key)
         found.append(
             Cause(
                 rule,
                 tuple(group),
                 _marks_of_equal_sizes(group[0], dynamic),
-                varying.get(key.frame, ()),
+                varying.get(frame, ()),
                 called_from,
                 _fixed_by(group, fixed),
                 after,
@@ -91,11 +76,6 @@ def _break_at(call: Location | None, breaks: tuple[GraphBreak, ...]) -> GraphBre
     return next((found for found in breaks if line in [(entry.own.file, entry.own.line) for entry in found.chain]), None)
 
 
-def _part(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> tuple[GraphBreak | None, FrameKey]:
-    part = parts.get(frame)
-    return (part.after, part.whole) if part is not None else (None, frame)
-
-
 def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[Mark, ...]:
     """Return marks (tensor and dim) for the other dims that changed between the same two sizes in this recompile.
 
@@ -104,12 +84,8 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
     reason = recompile.reasons[0]
     if reason.kind != "size":
         return ()
-    alike = [
-        change
-        for change in dynamic
-        if (change.generation, change.id) == recompile.key and (change.first, change.second) == (reason.expected, reason.got)
-    ]
-    marks = (_mark(change) for change in alike)
+    change = *recompile.key, reason.expected, reason.got
+    marks = (_mark(each) for each in dynamic if (each.generation, each.id, each.first, each.second) == change)
     return tuple(mark for mark in marks if mark is not None and f"{mark.source}.size()[{mark.dim}]" != reason.source)
 
 
@@ -131,7 +107,7 @@ def _varying_sizes(dynamic: Iterable[BecameDynamic]) -> Mapping[FrameKey, tuple[
 
 
 def _subject(reason: Reason) -> str:
-    """Return the changed value for a `CauseKey`: the source of the guard.
+    """Return the changed value by which recompiles are grouped: the source of the guard.
 
     For a guard on symbolic shapes, return the line that created it; for instances that differ, the name of their class.
     """

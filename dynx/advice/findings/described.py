@@ -28,15 +28,9 @@ def subject_of(reason: Reason) -> str:
         return f"{source}.device"
     if source.endswith("._modules"):
         return f"the modules of {source.removesuffix('._modules')}"
-    names = {
-        "dtype": f"{source}.dtype",
-        "device": f"{source}.device",
-        "rank": f"{source}.dim()",
-        "type": f"type of {source}",
-        "requires_grad": f"{source}.requires_grad",
-        "length": f"len({source})",
-        "keys": f"keys of {source}",
-    }
+    if reason.kind in ("dtype", "requires_grad"):
+        return f"{source}.{reason.kind}"
+    names = {"rank": f"{source}.dim()", "type": f"type of {source}", "length": f"len({source})", "keys": f"keys of {source}"}
     return names.get(reason.kind, source)
 
 

@@ -39,11 +39,8 @@ def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tupl
             of_changes.setdefault(recompiles.change_of(cause), []).append((each, replace(cause, allowed=each.allowed)))
     for change, pairs in of_changes.items():
         first, _ = min(pairs, key=lambda pair: pair[1].after is not None)
-        others = [
-            cause
-            for cause in causes
-            if recompiles.change_of(cause) == change and cause.after is not None and id(cause) not in included
-        ]
+        parts = (cause for cause in causes if recompiles.change_of(cause) == change and cause.after is not None)
+        others = [cause for cause in parts if id(cause) not in included]
         included.update(map(id, others))  # parts of the function that did not reach the limit
         findings.append(_find(first, [*(cause for _, cause in pairs), *others]))
     return tuple(findings), included
@@ -59,15 +56,8 @@ def _without_cause(gave_up: GaveUp) -> Finding:
     limit = f"{gave_up.limit} = {gave_up.allowed}"
     title = f"fullgraph=True fails: reached {limit}" if gave_up.fatal else f"torch gave up compiling it: reached {limit}"
     advice = "see the recompiles of this function below"
-    return Finding(
-        GAVE_UP.id,
-        title,
-        gave_up.location,
-        0.0,
-        (_consequence(gave_up),),
-        advice,
-        called_from=_caller(gave_up),
-    )
+    evidence = (_consequence(gave_up),)
+    return Finding(GAVE_UP.id, title, gave_up.location, 0.0, evidence, advice, called_from=_caller(gave_up))
 
 
 def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dynx.advice.rule import FrameKey, is_caused_by
@@ -17,10 +17,9 @@ class Part(NamedTuple):
     after: GraphBreak | None  # None for the first part
 
 
-def parts_of(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> Mapping[FrameKey, Part]:
+def parts_of(compiles: Iterable[Compile], breaks: Sequence[GraphBreak]) -> Mapping[FrameKey, Part]:
     """Return for each resume function the function that it continues, and the graph break before it."""
     parts: dict[FrameKey, Part] = {}
-    breaks = tuple(breaks)
     for compile in compiles:
         frame = frame_of(compile.key)
         if compile.resumes is None or frame in parts:

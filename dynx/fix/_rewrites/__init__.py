@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import assert_never
 
-from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, first_call, index, option, statement
+from dynx.fix._rewrites import arguments, attribute, blocks, branch, check, index, option, statement
 from dynx.fix._rewrites.source import Source, parse
 from dynx.fix._source_file import read
 from dynx.records import Finding, Location
@@ -23,9 +24,9 @@ class Files:
         self._changed = changed
         self.main = main
 
-    def parse(self, file: str | None) -> Source | None:
+    def parse(self, file: str) -> Source | None:
         """Return the syntax tree of a file; None if the file cannot be read or parsed."""
-        text = self.text(file) if file is not None else None
+        text = self.text(file)
         return parse(text) if text is not None else None
 
     def text(self, file: str) -> str | None:
@@ -40,14 +41,12 @@ class Files:
 
 def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
     """Yield for each way to write a fix the new text of the file that it changes, by path; at most `MOST` ways."""
-    number = 0
-    for file, text in _texts(files, finding, fix):
-        before = files.text(file)
-        if before is not None and text != before and not _is_of_library(file):
-            yield {file: text if fix.kind == "option" else statement.with_torch(before, text)}
-            number += 1
-        if number == MOST:
-            return
+    changes = (
+        {file: text if fix.kind == "option" else statement.with_torch(before, text)}
+        for file, text in _texts(files, finding, fix)
+        if (before := files.text(file)) is not None and text != before and not _is_of_library(file)
+    )
+    return islice(changes, MOST)
 
 
 def _is_of_library(file: str) -> bool:
@@ -63,9 +62,9 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
         case "statement" | "stance":
             if fix.kind == "stance" and any(other.rewrite == "first call" for other in finding.fixes):
                 return  # "first call" changes less of the program
-            if (source := files.parse(files.main)) is not None and files.main is not None:
-                own = {path.stem for path in Path(files.main).parent.iterdir()}
-                yield from _in(files.main, statement.insert(source, fix.code, own))
+            for main, source in _parsed(files, files.main):
+                own = {path.stem for path in Path(main).parent.iterdir()}
+                yield from _in(main, statement.insert(source, fix.code, own))
         case "option":
             for file, source in _parsed(files, place.file, files.main):
                 yield from _in(file, option.add(source, fix.code, place.function))
@@ -82,12 +81,12 @@ def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterato
         case "assert":
             yield from _at_line(files, fix, check.check)
         case "eager only":
-            yield from _at_line(files, fix, eager_only.eager_only)
+            yield from _at_line(files, fix, blocks.eager_only)
         case "index":
             yield from _at_line(files, fix, index.by_element)
         case "first call":
             for file, source in _parsed(files, fix.called_from.file if fix.called_from is not None else None):
-                yield from _in(file, first_call.eagerly(source, fix))
+                yield from _in(file, blocks.first_call(source, fix))
         case "tensor argument":
             yield from _at_call(files, fix, arguments.as_tensor)
         case "tensor attribute":
@@ -98,9 +97,9 @@ def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterato
 
 
 def _at_line(files: Files, fix: Fix, write: Callable[[Source, int], Iterable[str]]) -> Iterator[tuple[str, str]]:
-    for file, source in _parsed(files, fix.location.file if fix.location is not None else None):
-        assert fix.location is not None
-        yield from _in(file, write(source, fix.location.line))
+    if fix.location is not None:
+        for file, source in _parsed(files, fix.location.file):
+            yield from _in(file, write(source, fix.location.line))
 
 
 def _at_call(files: Files, fix: Fix, write: Callable[[Source, Source, Fix], Iterable[str]]) -> Iterator[tuple[str, str]]:

@@ -13,10 +13,8 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 def where(source: Source, line: int) -> Iterator[str]:
     """Yield the new text of a file, with the `if` or a conditional expression at a line replaced by `torch.where`."""
-    for found in source.at_line(cst.If, line):
-        if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
-            yield from _statement(source, found)
-            break
+    if (branch := source.if_at(line)) is not None:
+        yield from _statement(source, branch)
     for found in source.at_line(cst.IfExp, line):
         sides = found.body, found.orelse
         if not all(map(is_pure, sides)) or any(map(_is_no_tensor, sides)) or is_short_circuit(found.test):
@@ -25,8 +23,9 @@ def where(source: Source, line: int) -> Iterator[str]:
 
 
 def _where(test: cst.BaseExpression, yes: str, no: str) -> str:
-    condition, yes, no = _turned(test, yes, no)
-    return f"torch.where({condition}, {yes}, {no})"
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test, yes, no = test.expression, no, yes
+    return f"torch.where({_tensor(test)}, {yes}, {no})"
 
 
 def is_short_circuit(test: cst.BaseExpression) -> bool:
@@ -82,16 +81,9 @@ class _WithoutConversions(cst.CSTTransformer):
         return args[0].value if is_conversion else updated_node
 
 
-def _turned(test: cst.BaseExpression, yes: str, no: str) -> tuple[str, str, str]:
-    """Return the code of the condition and of both sides; for `not x` return `x` and swap the sides."""
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return _tensor(test.expression), no, yes
-    return _tensor(test), yes, no
-
-
 def _statement(source: Source, found: cst.If) -> Iterator[str]:
     parent = source.parent(found)
-    if isinstance(parent, cst.If) or not isinstance(parent, (cst.IndentedBlock, cst.Module)):
+    if not isinstance(parent, (cst.IndentedBlock, cst.Module)):
         return  # an `elif`
     sides = (found.body, *([found.orelse] if found.orelse is not None else []))
     if not all(map(is_pure, sides)):
@@ -155,7 +147,8 @@ def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression
     The statements after the `if` then always run, and the last `return` selects one of the two results with `torch.where`.
     """
     siblings = list(parent.body)
-    rest = siblings[siblings.index(found) + 1 :]
+    at = siblings.index(found)
+    rest = siblings[at + 1 :]
     last = _returned(rest[-1:])
     if last is None:
         return
@@ -163,40 +156,21 @@ def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression
         returns = _return(source, found.test, value, last)
         if returns is None:
             return
-        lines = _with_comment(found, returns)
-        body = [each for each in siblings if each is not rest[0]]
-        at = body.index(found)
-        yield source.replaced(parent, parent.with_changes(body=[*body[:at], *lines, *body[at + 1 :]]))
+        new = _with_comment(found, returns)
+    elif _is_no_tensor(value) or _is_no_tensor(last):
         return
-    if _is_no_tensor(value) or _is_no_tensor(last):
-        return
-    condition, early = source.free_name("condition"), source.free_name("early")
-    kept = _with_comment(found, [f"{condition} = {condition_of(found.test)}", f"{early} = {code_of(value)}"])
-    ends = statement(f"return torch.where({condition}, {early}, {code_of(last)})").with_changes(
-        leading_lines=rest[-1].leading_lines
-    )
-    at = siblings.index(found)
-    yield source.replaced(parent, parent.with_changes(body=[*siblings[:at], *kept, *rest[:-1], ends]))
+    else:
+        condition, early = source.free_name("condition"), source.free_name("early")
+        ends = statement(f"return torch.where({condition}, {early}, {code_of(last)})")
+        new = _with_comment(found, [f"{condition} = {condition_of(found.test)}", f"{early} = {code_of(value)}"])
+        new += [*rest[:-1], ends.with_changes(leading_lines=rest[-1].leading_lines)]
+    yield source.replaced(parent, parent.with_changes(body=[*siblings[:at], *new]))
 
 
 _FUNCTIONS = re.compile(
     r"(?:torch|F|nn\.functional|math|np)\.[\w.]*[^_\W]$|(?:abs|min|max|sum|len|float|int|bool|round|tuple)$"
 )
-_CHANGES = (
-    "append",
-    "extend",
-    "insert",
-    "remove",
-    "pop",
-    "clear",
-    "update",
-    "discard",
-    "write",
-    "put",
-    "send",
-    "backward",
-    "step",
-)
+_CHANGES = re.compile(r"append|extend|insert|remove|pop|clear|update|discard|write|put|send|backward|step|\w*_")  # methods
 
 
 def is_pure(node: cst.CSTNode) -> bool:
@@ -204,27 +178,14 @@ def is_pure(node: cst.CSTNode) -> bool:
 
     Calls of torch's functions and of most methods are assumed to have none, calls of other functions to have some.
     """
-    calls = _Calls()
-    node.visit(calls)
-    return all(map(_is_pure_call, calls.found))
+    return (not isinstance(node, cst.Call) or _is_pure_call(node.func)) and all(map(is_pure, node.children))
 
 
-class _Calls(cst.CSTVisitor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[cst.Call] = []
-
-    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802 - of libcst
-        self.found.append(node)
-
-
-def _is_pure_call(call: cst.Call) -> bool:
-    name = code_of(call.func)
+def _is_pure_call(function: cst.BaseExpression) -> bool:
+    name = code_of(function)
     if _FUNCTIONS.match(name):
         return True
-    is_method = isinstance(call.func, cst.Attribute) and not name.startswith("self.")
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    return is_method and not method.endswith("_") and method not in _CHANGES
+    return isinstance(function, cst.Attribute) and not name.startswith("self.") and not _CHANGES.fullmatch(function.attr.value)
 
 
 def simple_body(block: Any) -> list[Any] | None:

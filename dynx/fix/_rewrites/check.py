@@ -13,10 +13,8 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 def check(source: Source, line: int) -> Iterator[str]:
     """Yield the new text of a file, with `torch._assert_async` for the `assert`, or the `if` that only raises, at a line."""
-    for found in source.at_line(cst.If, line):
-        if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
-            yield from _branch(source, found)
-            break
+    if (branch := source.if_at(line)) is not None:
+        yield from _branch(source, branch)
     for found in source.at_line(cst.Assert, line):
         if is_short_circuit(found.test):
             continue

@@ -54,11 +54,8 @@ def _changed(site: Any, code: str, compiles: tuple[str, ...]) -> cst.CSTNode | N
     if code == "dynx.compile":
         return _with_dynx(site, compiles)
     name, _, value = code.partition("=")
-    argument = cst.Arg(
-        cst.parse_expression(value),
-        cst.Name(name),
-        equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
-    )
+    no_space = cst.SimpleWhitespace("")
+    argument = cst.Arg(cst.parse_expression(value), cst.Name(name), equal=cst.AssignEqual(no_space, no_space))
     if isinstance(site, cst.Decorator):
         return site.with_changes(decorator=cst.Call(site.decorator, [argument]))
     given = next((arg for arg in site.args if arg.keyword is not None and arg.keyword.value == name), None)
@@ -70,16 +67,9 @@ def _changed(site: Any, code: str, compiles: tuple[str, ...]) -> cst.CSTNode | N
         return site.with_changes(args=[argument])
     *others, last = site.args
     comma = others[-1].comma if others else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    if isinstance(last.comma, cst.Comma):  # one argument per line
-        return site.with_changes(args=[*others, last.with_changes(comma=comma), argument.with_changes(comma=last.comma)])
-    space = last.whitespace_after_arg
-    return site.with_changes(
-        args=[
-            *others,
-            last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace("")),
-            argument.with_changes(whitespace_after_arg=space),
-        ]
-    )
+    argument = argument.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    last = last.with_changes(comma=comma, whitespace_after_arg=no_space)
+    return site.with_changes(args=[*others, last, argument])
 
 
 def _with_dynx(site: Any, compiles: tuple[str, ...]) -> cst.CSTNode | None:

@@ -41,14 +41,18 @@ class Source:
 
     def nodes(self, kind: type[Any]) -> Iterator[Any]:
         """Yield all nodes of the class `kind`, such as `cst.Call`."""
-        for node in self._positions:
-            if isinstance(node, kind):
-                yield node
+        return (node for node in self._positions if isinstance(node, kind))
 
     def at_line(self, kind: type[Any], line: int) -> Iterator[Any]:
         """Yield the nodes of the class `kind` that extend over a line, the smallest first."""
-        found = [node for node in self.nodes(kind) if self.range_of(node).start.line <= line <= self.range_of(node).end.line]
-        yield from sorted(found, key=self._extent)
+        yield from sorted((node for node in self.nodes(kind) if self._covers(node, line)), key=self._extent)
+
+    def if_at(self, line: int) -> cst.If | None:
+        """Return the innermost `if` or `elif` whose condition extends over a line, or None."""
+        return next((found for found in self.at_line(cst.If, line) if self._covers(found.test, line)), None)
+
+    def _covers(self, node: cst.CSTNode, line: int) -> bool:
+        return self.range_of(node).start.line <= line <= self.range_of(node).end.line
 
     def _extent(self, node: cst.CSTNode) -> tuple[int, int]:
         start, end = self.range_of(node).start, self.range_of(node).end

@@ -22,8 +22,8 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
     """
     body = list(source.module.body)
     of_any = (index for index, node in enumerate(body) if _imports_any(node, ("torch",)))
-    first = next(of_any, int(_is_docstring(body)))
-    end = next((index for index in range(first, len(body)) if not _is_import(body[index])), len(body))
+    first = next(of_any, int(source.module.get_docstring() is not None))
+    end = next((index for index in range(first, len(body)) if not any(_imported(body[index]))), len(body))
     of_torch = next((index + 1 for index in range(first, end) if _imports_torch(body[index])), end)
     of_own = next((index for index in range(of_torch, end) if _imports_any(body[index], own)), end)
     for at in dict.fromkeys((end, of_own)):
@@ -42,12 +42,12 @@ def with_torch(before: str, after: str) -> str:
             if kind != "equal":
                 new[start:end] = (re.sub(r"(?<![\w.])torch\.", f"{alias}.", line) for line in new[start:end])
         return "\n".join(new)
-    start = int(_is_docstring(body))
+    start = int(source.module.get_docstring() is not None)
     while start < len(body) and _imports_any(body[start], ("__future__",)):
         start += 1
     at = next((index for index in range(start, len(body)) if _imports_any(body[index], ("torch",))), start)
     new_import = statement("import torch")
-    if at < len(body) and _is_import(body[at]):
+    if at < len(body) and any(_imported(body[at])):
         new_import = new_import.with_changes(leading_lines=body[at].leading_lines)
         body[at] = body[at].with_changes(leading_lines=())
     return source.module.with_changes(body=[*body[:at], new_import, *body[at:]]).code
@@ -65,19 +65,6 @@ def _inserted(source: Source, body: list[cst.SimpleStatementLine | cst.BaseCompo
 
 def _is_setting(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.SimpleStatementLine) and _SETTING.match(code_of(node.body[0])) is not None
-
-
-def _is_import(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.SimpleStatementLine) and any(
-        isinstance(part, (cst.Import, cst.ImportFrom)) for part in node.body
-    )
-
-
-def _is_docstring(body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement]) -> bool:
-    if not body or not isinstance(body[0], cst.SimpleStatementLine):
-        return False
-    first = body[0].body[0]
-    return isinstance(first, cst.Expr) and isinstance(first.value, (cst.SimpleString, cst.ConcatenatedString))
 
 
 def alias_of(source: Source) -> str | None:
@@ -100,24 +87,22 @@ def _listed(part: cst.ImportFrom) -> Sequence[cst.ImportAlias]:
 
 def _imports_torch(node: cst.CSTNode) -> bool:
     names = [name for part in _parts(node) if isinstance(part, cst.Import) for name in part.names]
-    return any(_root(name.name) == "torch" and name.asname is None for name in names)
+    return any(name.evaluated_name.partition(".")[0] == "torch" and name.asname is None for name in names)
 
 
 def _imports_any(node: cst.CSTNode, modules: Container[str]) -> bool:
     """Return whether a statement imports one of `modules`, or is a relative import."""
+    return any(name == "." or name in modules for name in _imported(node))
+
+
+def _imported(node: cst.CSTNode) -> Iterator[str]:
+    """Yield the top-level name of each module that a statement imports, "." for a relative import."""
     for part in _parts(node):
-        if isinstance(part, cst.ImportFrom) and (part.relative or (part.module is not None and _root(part.module) in modules)):
-            return True
-        if isinstance(part, cst.Import) and any(_root(name.name) in modules for name in part.names):
-            return True
-    return False
+        if isinstance(part, cst.Import):
+            yield from (name.evaluated_name.partition(".")[0] for name in part.names)
+        elif isinstance(part, cst.ImportFrom):
+            yield "." if part.relative or part.module is None else code_of(part.module).partition(".")[0]
 
 
 def _parts(node: cst.CSTNode) -> Sequence[cst.BaseSmallStatement]:
     return node.body if isinstance(node, cst.SimpleStatementLine) else ()
-
-
-def _root(name: cst.BaseExpression) -> str:
-    while isinstance(name, cst.Attribute):
-        name = name.value
-    return name.value if isinstance(name, cst.Name) else ""

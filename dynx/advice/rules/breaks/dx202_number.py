@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from dynx.advice.facts import fixes
 from dynx.advice.facts.breaks import branch_advice, code_of
@@ -51,16 +50,14 @@ def _advice(graph_break: GraphBreak) -> str:
     return "keep it a tensor; or config.capture_scalar_outputs = True"
 
 
-def _fixes(graph_break: GraphBreak) -> Iterator[Fix]:
-    yield Fix("statement", f"{fixes.CONFIG}.capture_scalar_outputs = True")
-    yield from fixes.branch(graph_break)
-
-
 RULE = BreakRule(
     id="DX202",
     title="a tensor is converted to a Python number",
     applies=_applies,
     title_of=lambda graph_break: f"reading a tensor's value breaks the graph{code_of(graph_break)}",
     advice=_advice,
-    fixes=_fixes,
+    fixes=lambda graph_break: [
+        Fix("statement", f"{fixes.CONFIG}.capture_scalar_outputs = True"),
+        *fixes.branch(graph_break),
+    ],
 )

@@ -6,23 +6,17 @@ from dynx.advice.facts.breaks import code_of
 from dynx.advice.facts.fixes import CONFIG
 from dynx.advice.rule import BreakRule
 from dynx.records.fix import Fix
-from dynx.records.graph_break import GraphBreak
-
-
-def _applies(graph_break: GraphBreak) -> bool:
-    is_dynamic = graph_break.kind.startswith("Dynamic shape operator")
-    return is_dynamic or "output shape depends on input Tensor data" in graph_break.explanation
-
-
-def _title(graph_break: GraphBreak) -> str:
-    return f"the output size of {graph_break.callee or 'the operator'} depends on the data{code_of(graph_break)}"
-
 
 RULE = BreakRule(
     id="DX209",
     title="an output size depends on the data",
-    applies=_applies,
-    title_of=_title,
+    applies=lambda graph_break: (
+        graph_break.kind.startswith("Dynamic shape operator")
+        or "output shape depends on input Tensor data" in graph_break.explanation
+    ),
+    title_of=lambda graph_break: (
+        f"the output size of {graph_break.callee or 'the operator'} depends on the data{code_of(graph_break)}"
+    ),
     advice=lambda graph_break: (
         "config.capture_dynamic_output_shape_ops = True, or mask with torch.where; or select outside the compiled function"
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from dynx.advice.facts.fixes import CONFIG, of_value
 from dynx.advice.facts.libraries import library_of
@@ -32,9 +31,10 @@ def _advice(cause: Cause) -> Advice:
     return Advice(f"make {spoken(cause.first.source)} a tensor buffer, updated in place")
 
 
-def _fixes(cause: Cause) -> Iterator[Fix]:
-    yield Fix("statement", f"{CONFIG}.allow_unspec_int_on_nn_module = True")
-    yield from of_value(cause)
-
-
-RULE = RecompileRule(id="DX101", title="an int on a module changes", applies=_applies, advice=_advice, fixes=_fixes)
+RULE = RecompileRule(
+    id="DX101",
+    title="an int on a module changes",
+    applies=_applies,
+    advice=_advice,
+    fixes=lambda cause: [Fix("statement", f"{CONFIG}.allow_unspec_int_on_nn_module = True"), *of_value(cause)],
+)

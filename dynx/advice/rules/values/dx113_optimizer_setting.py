@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dynx.advice.facts.reasons import CONTAINER
-from dynx.advice.rule import Advice, Cause, RecompileRule
-
-
-def _advice(cause: Cause) -> Advice:
-    return Advice(f"call step() uncompiled, or make {cause.first.source.rpartition('.')[2]} a tensor")
-
+from dynx.advice.rule import Advice, RecompileRule
 
 RULE = RecompileRule(
     id="DX113",
     title="an optimizer setting changes inside the compiled step",
     priority=3,  # whatever kind of value the setting is
     applies=lambda reason: reason.holder == "optimizer" and reason.kind not in CONTAINER,
-    advice=_advice,
+    advice=lambda cause: Advice(f"call step() uncompiled, or make {cause.first.source.rpartition('.')[2]} a tensor"),
 )

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from dynx.advice.facts.fixes import isolated, tensor_attribute
 from dynx.advice.facts.reasons import differs_by_instance
 from dynx.advice.facts.shared_advice import instances_advice
-from dynx.advice.rule import Cause, RecompileRule
-from dynx.records.fix import Fix
-
-
-def _fixes(cause: Cause) -> Iterator[Fix]:
-    yield from isolated(cause)
-    yield from tensor_attribute(cause)
-
+from dynx.advice.rule import RecompileRule
 
 RULE = RecompileRule(
     id="DX115",
@@ -22,5 +13,5 @@ RULE = RecompileRule(
     priority=2,  # whatever attribute differs
     applies=differs_by_instance,
     advice=instances_advice,
-    fixes=_fixes,
+    fixes=lambda cause: [*isolated(cause), *tensor_attribute(cause)],
 )
