@@ -23,6 +23,7 @@ from dynx.report._cells import tables_of
 from dynx.report._comptime.post_mortem import screen as post_mortem
 from dynx.report._comptime.timeline import screen as timeline
 from dynx.report._grid import Column, Grid
+from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
 
 _ENTRY = (Column(kind="whole", right=True, least=7), Column())
@@ -30,18 +31,19 @@ _COMMAND = 20  # least width of the command beside the environment
 _SHOWN = 5  # unreadable lines of the run file that are listed; further lines are only counted
 
 
-def screen(run: RunRecords, *, full: bool, top: int | None = None, file: Path | None = None) -> RenderableType:
-    """Render the summary, the findings, and records to which no advice rule applies.
+def screen(run: RunRecords, *, full: bool = False, top: int | None = None, file: Path | None = None) -> RenderableType:
+    """Render a run: the summary, the seconds by compile phase, the findings, and records to which no advice rule applies.
 
     Args:
         run: the run.
         full: adds the tables of all records.
-        top: the number of findings shown; also the number of rows of each table unless `full`. By default 10, with `full` all.
+        top: the number of findings shown, the most expensive first; also the number of rows of each table unless `full`. By
+            default 10, with `full` all.
         file: the run file, for the command that shows the remaining findings.
     """
     if top is None and not full:
         top = findings.TOP
-    return Padding(Group(*_parts(run, full=full, top=top, file=file)), (0, 1))
+    return Trimmed(Padding(Group(*_parts(run, full=full, top=top, file=file)), (0, 1)))
 
 
 def _parts(run: RunRecords, *, full: bool, top: int | None, file: Path | None) -> Iterator[RenderableType]:

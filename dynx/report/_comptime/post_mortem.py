@@ -13,17 +13,18 @@ from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._comptime.frame import line, parts, source
 from dynx.report._grid import named
+from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
 
 _GUARDS = 6  # number of guards shown: the newest ones, which the code right before the graph break requested
 
 
 def screen(states: tuple[BreakState, ...]) -> RenderableType:
-    """Render the state of the trace at each graph break for a terminal."""
+    """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with source lines."""
     parts: list[RenderableType] = []
     for number, state in enumerate(states, 1):
         parts += [Text(""), *_state(number, state)] if parts else [*_state(number, state)]
-    return Group(*parts) if parts else Text("no graph break and no compile error was seen", style="dim")
+    return Trimmed(Group(*parts) if parts else Text("no graph break and no compile error was seen", style="dim"))
 
 
 def _state(number: int, state: BreakState) -> Iterator[RenderableType]:

@@ -11,6 +11,7 @@ from dynx.records.timeline import LineCost, TracedCompile
 from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._grid import Column, Grid
+from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
 
 _SHOWN = 20  # source lines shown on a terminal
@@ -25,10 +26,11 @@ _COLUMNS = (
 def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
     """Render for a terminal the total times, and the source lines that Dynamo took longest to trace."""
     if not compiles:
-        return Text("nothing was traced", style="dim")
+        return Trimmed(Text("nothing was traced", style="dim"))
     more = len(lines) - _SHOWN
     rest = [Text(f"and {more} more lines", style="dim")] if more > 0 else []
-    return Group(Wrapped(Text("   ".join(summary(compiles)), style="bold")), Text(""), _table(lines[:_SHOWN]), *rest)
+    total = Wrapped(Text("   ".join(summary(compiles)), style="bold"))
+    return Trimmed(Group(total, Text(""), _table(lines[:_SHOWN]), *rest))
 
 
 def _table(lines: Iterable[LineCost]) -> Grid:
