@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
+from dynx.cli.command import Subparsers
 
 
 def add_to(commands: Subparsers) -> None:

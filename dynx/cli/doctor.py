@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
+from dynx.cli.command import Subparsers
 
 
 def add_to(commands: Subparsers) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from dynx.cli import program
 from dynx.cli.arguments import Parser
+from dynx.cli.command import Subparsers
 from dynx.cli.run import execute
 
 if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
     from dynx.pgo import Profile
     from dynx.records import Shown
 

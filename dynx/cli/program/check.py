@@ -7,14 +7,12 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dynx.cli.command import Subparsers
 from dynx.cli.program import target
 from dynx.cli.program.tracebacks import of_program
 from dynx.errors import UsageError
-
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
 
 _EPILOG = """\
 The input factory is called without arguments and returns a list with the arguments of each call: a tuple of positional

@@ -8,11 +8,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from dynx.cli import program
+from dynx.cli.command import Subparsers
 from dynx.cli.numbers import number
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
     from dynx.fix import Program
     from dynx.records.fix_report import FixReport
     from dynx.records.trial import Trial

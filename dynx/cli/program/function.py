@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dynx.cli import program
+from dynx.cli.command import Subparsers
 from dynx.cli.program.target import FORMS, parse
 from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.errors import DynxError, UsageError
 
 if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
     from dynx.records import Shown
 
 

@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynx.cli.command import Subparsers
 from dynx.cli.numbers import number
 from dynx.cli.run_file import DEFAULT, UNREADABLE, load
 from dynx.errors import UnknownRule, UsageError
 
 if TYPE_CHECKING:
     from dynx._run import Run
-    from dynx.cli.command import Subparsers
 
 
 # properties of a run that have an option --max-NAME
