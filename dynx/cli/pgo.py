@@ -11,10 +11,10 @@ from dynx.cli import program
 from dynx.cli.arguments import Parser
 from dynx.cli.command import Subparsers
 from dynx.cli.run import execute
+from dynx.cli.screen import show
 
 if TYPE_CHECKING:
     from dynx.pgo import Profile
-    from dynx.records import Shown
 
 Action = Callable[[argparse.Namespace], int | Callable[[], int]]
 
@@ -99,13 +99,13 @@ def _dump(arguments: argparse.Namespace) -> int:
     elif arguments.sources or arguments.dims:
         print(profile.to_dynamic_sources(dims=arguments.dims))
     else:
-        _show(profile)
+        show(profile)
     return 0
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     found = load(arguments.before).diff(load(arguments.after))
-    _show(found)
+    show(found)
     return 1 if found else 0
 
 
@@ -117,18 +117,18 @@ def _merge(arguments: argparse.Namespace) -> int:
 def _prune(arguments: argparse.Namespace) -> int:
     profile = load(arguments.file)
     pruned = profile.prune(keep=arguments.keep, drop=arguments.drop)
-    _show(profile.diff(pruned))
+    show(profile.diff(pruned))
     return _save(pruned, arguments.out)
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    _show(load(arguments.file).explain(arguments.source, arguments.dim))
+    show(load(arguments.file).explain(arguments.source, arguments.dim))
     return 0
 
 
 def _verify(arguments: argparse.Namespace) -> int:
     found = load(arguments.file).verify()
-    _show(found)
+    show(found)
     return 0 if all(match.state == "same" for match in found) else 1
 
 
@@ -144,12 +144,6 @@ def _apply(arguments: argparse.Namespace) -> Callable[[], int]:
         install()  # the names of symbols with which `dynx run --pgo` filled the caches
     profile.apply()
     return lambda: execute(load_code, module, None, is_module=arguments.option == "-m")
-
-
-def _show(record: Shown) -> None:
-    from dynx.cli.screen import show
-
-    show(record)
 
 
 def _save(profile: Profile, path: Path) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from dynx.cli.command import Subparsers
 from dynx.cli.program import target
 from dynx.cli.program.tracebacks import of_program
+from dynx.cli.screen import print_record
 from dynx.errors import UsageError
 
 _EPILOG = """\
@@ -67,7 +68,6 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     """Return a function that imports the user's module, checks the function, prints the report and returns the exit code."""
 
     def run() -> int:
-        from dynx.cli.screen import show
         from dynx.effects import check
 
         try:
@@ -89,10 +89,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         except Exception as error:  # noqa: BLE001 - of the user's module or input factory; 1 would say that something differs
             traceback.print_exception(error.with_traceback(of_program(error.__traceback__)))
             return 2
-        if arguments.json:
-            print(report.to_json())
-        else:
-            show(report)
+        print_record(report, as_json=arguments.json)
         return 0 if report.ok else 1
 
     return run

@@ -13,6 +13,7 @@ from dynx.cli import program
 from dynx.cli.command import Subparsers
 from dynx.cli.program.target import FORMS, parse
 from dynx.cli.program.tracebacks import hide_our_frames
+from dynx.cli.screen import print_record
 from dynx.errors import DynxError, UsageError
 
 if TYPE_CHECKING:
@@ -81,8 +82,6 @@ def watched(arguments: argparse.Namespace, command: str) -> Callable[[ReportOf],
 
 def _print_report(report_of: ReportOf, module: ModuleType, found: _Named, *, as_json: bool) -> int:
     """Print the report about a function of a program, and return the exit code."""
-    from dynx.cli.screen import show
-
     first, *rest = found.function.split(".")
     target = vars(module).get(first)
     for attribute in rest:
@@ -92,10 +91,7 @@ def _print_report(report_of: ReportOf, module: ModuleType, found: _Named, *, as_
     except DynxError as error:
         print(f"dynx: {error}", file=sys.stderr)
         return 2
-    if as_json:
-        print(report.to_json())
-    else:
-        show(report)
+    print_record(report, as_json=as_json)
     return 0
 
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from dynx._run import Run
 
 
-# properties of a run that have an option --max-NAME
-_LIMITS = ("compiles", "recompiles", "graph_breaks", "gave_up", "eager", "findings")
-_HELP = {
+_LIMITS = {  # properties of a run that have an option --max-NAME
     "compiles": "number of compilations",
     "recompiles": "number of recompiles",
     "graph_breaks": "number of graph breaks",
@@ -30,8 +28,8 @@ _HELP = {
 def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser("assert", help="check a saved run: exit code 1 if it exceeds a limit, 3 if it is damaged")
     parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
-    for name in _LIMITS:
-        parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N", help=_HELP[name])
+    for name, text in _LIMITS.items():
+        parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N", help=text)
     parser.add_argument(
         "--max-compile-seconds",
         type=number("a number of seconds", lambda seconds: seconds >= 0),
