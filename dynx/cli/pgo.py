@@ -26,9 +26,9 @@ def add_to(commands: Subparsers) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     file_help = "a profile of dynx, or code_state_….pkl of torch"
 
-    def action(name: str, act_on: Action, text: str) -> Parser:
+    def action(name: str, act: Action, text: str) -> Parser:
         added = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        added.set_defaults(act=act, action=act_on)
+        added.set_defaults(act=act)
         return added
 
     dump = action("dump", _dump, "print a profile")
@@ -36,7 +36,6 @@ def add_to(commands: Subparsers) -> None:
     kind = dump.add_mutually_exclusive_group()
     kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format; converts torch's format")
     kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
-
     kind.add_argument(
         "--dims", action="store_true", help="print the dynamic sources with their dims, a form that torch reads from 2.13 on"
     )
@@ -75,12 +74,6 @@ def add_to(commands: Subparsers) -> None:
     apply.usage = "dynx pgo apply FILE [-m | -c] program [arguments …]"
     apply.add_argument("file", type=Path, help=file_help)
     program.add_to(apply, before=1)
-
-
-def act(arguments: argparse.Namespace) -> int | Callable[[], int]:
-    """Run the action; return the exit code, or for `apply` the function that runs the user's program."""
-    result: int | Callable[[], int] = arguments.action(arguments)
-    return result
 
 
 def load(path: Path) -> Profile:

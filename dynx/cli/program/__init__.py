@@ -45,14 +45,8 @@ def prepare(
 ) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Set `sys.argv` for a program; return a function that loads its code object, and its empty `__main__` module.
 
-    Args:
-        target: a script, a module, code, or `-` for standard input; None if the command line has none.
-        rest: the arguments of the program.
-        option: `-m` or `-c`, as for `python`.
-        usage: the command line that the error suggests if there is no such script; by default a call of `dynx run`.
-
-    Raises:
-        UsageError: there is no such program.
+    `target` is a script, a module, code, or `-` for standard input; None if the command line has none. `option` is `-m` or
+    `-c`, as for `python`. Raises UsageError if there is no such program; if a script is missing, the error suggests `usage`.
     """
     if target is None:
         example = usage or "dynx run train.py, dynx run -m package, or dynx run -c 'import model; model.main()'"
@@ -83,12 +77,8 @@ def shortened(code: str) -> str:
 def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Return a function that loads the code of a file, and an empty `__main__` module for it.
 
-    Args:
-        target: The path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file.
-        usage: The command line that the error suggests if there is no such file; by default that of running a module.
-
-    Raises:
-        UsageError: There is no such file.
+    `target` is the path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file. Raises
+    UsageError if there is none; the error suggests the command line `usage`, by default that of running a module.
     """
     path = Path(target)
     if not path.exists():
@@ -123,17 +113,12 @@ def _load_archive(importer: zipimport.zipimporter, path: Path) -> tuple[Callable
     vars(module).update(__spec__=spec, __package__="", __loader__=importer, __cached__=spec.cached)
     if not sys.flags.safe_path:
         sys.path[0] = os.path.abspath(path)
-    return lambda: _code_of(importer), module
-
-
-def _code_of(loader: Any) -> types.CodeType:
-    code: types.CodeType = loader.get_code("__main__")
-    return code
+    return lambda: importer.get_code("__main__"), module
 
 
 def _compiled_code(loader: Any) -> types.CodeType:
     try:
-        return _code_of(loader)
+        return loader.get_code("__main__")
     except (ImportError, EOFError):
         raise RuntimeError("Bad magic number in .pyc file") from None  # as Python says
 
@@ -224,8 +209,7 @@ def _show_in_tracebacks(code: types.CodeType, source: str) -> None:
 def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Return a function that loads the code object of a module, and an empty `__main__` module for it, as `python -m` does.
 
-    Raises:
-        UsageError: There is no such module, or it has no code.
+    Raises UsageError if there is no such module, or if it has no code.
     """
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd()

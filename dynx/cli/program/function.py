@@ -81,7 +81,6 @@ def watched(arguments: argparse.Namespace, command: str) -> Callable[[ReportOf],
 
 
 def _print_report(report_of: ReportOf, module: ModuleType, found: _Named, *, as_json: bool) -> int:
-    """Print the report about a function of a program, and return the exit code."""
     first, *rest = found.function.split(".")
     target = vars(module).get(first)
     for attribute in rest:
@@ -96,8 +95,6 @@ def _print_report(report_of: ReportOf, module: ModuleType, found: _Named, *, as_
 
 
 class _Named(NamedTuple):
-    """The program of a command line, and the name of a function in it."""
-
     program: str | None
     option: str  # `-m` or `-c`, as for `python`
     function: str

@@ -49,10 +49,8 @@ def _is_module_name(text: str) -> bool:
 def load(target: Target, command: str) -> tuple[ModuleType, Any]:
     """Import the module of a target, without running it as a program; return the module and the function.
 
-    A file is imported under the name that other modules use for it: `package.steps` in a package, else `steps`.
-
-    Raises:
-        UsageError: There is no such file, module or function.
+    A file is imported under the name that other modules use for it: `package.steps` in a package, else `steps`. Raises
+    UsageError if there is no such file, module or function.
     """
     module = _imported(target.program, command) if target.is_module else _imported_file(target.program, command)
     return module, attribute(module, target.function, target.program)
@@ -70,7 +68,6 @@ def attribute(module: ModuleType, path: str, name: str) -> Any:
 
 
 def _imported(name: str, command: str) -> ModuleType:
-    """Import a module from the current folder or from an installed package."""
     _search_in(os.getcwd())
     try:
         return import_module(name)
