@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dynx.records.compile import GaveUp, Skipped
+from dynx.records.comptime import BreakState, LineCost
 from dynx.records.cudagraphs import Skip
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
-from dynx.records.post_mortem import BreakState
-from dynx.records.timeline import LineCost
 
 T = TypeVar("T")
 C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)

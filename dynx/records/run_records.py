@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dynx.records import merge
 from dynx.records.cache_key import CacheKey, KeySettings
 from dynx.records.compile import Backward, Compile, CompileUse, GaveUp, Skipped
-from dynx.records.comptime import Logged
+from dynx.records.comptime import BreakState, LineCost, Logged, TracedCompile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
 from dynx.records.effects import FrameEffects
@@ -17,12 +17,10 @@ from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.kind import Kind
 from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
-from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Recompile
 from dynx.records.record import Record
 from dynx.records.saved import SavedGraph
 from dynx.records.table import Bytes, Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
-from dynx.records.timeline import LineCost, TracedCompile
 from dynx.records.trial import Trial
 
 _YES_NO = {True: "yes", False: "no", None: ""}

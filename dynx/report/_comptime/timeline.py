@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from dynx.records.timeline import LineCost, TracedCompile
+from dynx.records.comptime import LineCost, TracedCompile
 from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._grid import Column, Grid
