@@ -33,15 +33,8 @@ GuardKind = Literal[
     "other",
 ]
 
-_OF_A_VALUE = (
-    "rank",
-    "dtype",
-    "device",
-    "requires_grad",
-    "type",
-    "length",
-    "keys",
-)  # kinds whose source is the guarded value itself
+# kinds whose source is the guarded value itself
+_OF_A_VALUE = ("rank", "dtype", "device", "requires_grad", "type", "length", "keys")
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class RunRecords:
         Skipped,
         "skipped",
         "Functions that Dynamo skips silently: they run eagerly.",
-        merge=merge.skipped,
+        merge=merge.counted("location", "reason"),
         table=Table(
             "Skipped by Dynamo, runs eagerly",
             ("where", "why", "count"),
@@ -164,7 +164,7 @@ class RunRecords:
         CacheEvent,
         "cache",
         "Hits, misses and bypasses of the compile caches on disk.",
-        merge=merge.caches,
+        merge=merge.counted("cache", "result", "generation", "id", "reason"),
         table=Table(
             "Compile caches",
             ("id", "cache", "result", "reason", "count"),
@@ -177,7 +177,7 @@ class RunRecords:
         Skip,
         "cudagraph_skip",
         "What `dynx.cudagraphs` runs uncaptured, and why.",
-        merge=merge.cudagraph_skips,
+        merge=merge.counted("reason", "location"),
         table=Table(
             _CUDA_GRAPHS,
             ("what", "seconds", "where", "count"),
@@ -250,7 +250,7 @@ class RunRecords:
         TorchWarning,
         "warning",
         "What torch warned of while it compiled.",
-        merge=merge.warnings,
+        merge=merge.counted("text", "origin"),
         table=Table(
             "Warnings of torch",
             ("what", "where", "count"),
@@ -303,7 +303,7 @@ class RunRecords:
         Trouble,
         "trouble",
         "What dynx itself could not do.",
-        merge=merge.troubles,
+        merge=merge.counted("what", "why"),
         table=Table(
             "not recorded by dynx",
             ("what", "why", "count"),
