@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -84,7 +84,6 @@ def _parts(run: RunRecords, *, full: bool, top: int | None, file: Path | None) -
 
 
 def _uncompiled(run: RunRecords) -> Iterator[RenderableType]:
-    """Render the reasons why nothing was compiled, with advice."""
     for reason in uncompiled.why(run):
         yield Wrapped(reason.reason)
         if reason.advice:
@@ -154,12 +153,10 @@ def _tables(run: RunRecords, *, full: bool, top: int | None) -> Iterator[Rendera
     limit = None if full else top
     tables = [_entries("Failed to compile", _failed(run), limit)] if full else []
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].title if full else listed[0].brief):
-        listed = list(group)
-        grid = _GRIDS.get(title)
-        if grid is not None:
-            tables += grid(run)
+        if title == "Compiles":
+            tables += _compiles(run)
         elif title:
-            rows = [row for table, records in listed for row in _rows(table, records, full=full)]
+            rows = [row for table, records in group for row in _rows(table, records, full=full)]
             tables.append(_entries(title, rows, limit))
     yield from (table for table in tables if table is not None)
 
@@ -208,7 +205,7 @@ def _failed(run: RunRecords) -> Iterator[_Entry]:
 
 
 def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
-    """Render every compilation, grouped by function, then the reasons why Dynamo skipped compilations."""
+    """Render a table of all compilations, grouped by function, then the reasons why Dynamo skipped compilations."""
     if not run.compiles:
         return
     names = _phases(run)
@@ -225,7 +222,8 @@ def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
         for compile in group:
             outcome = "" if compile.outcome == "compiled" else compile.outcome.replace("_", " ")
             text = f"  {outcome}" if len(group) > 1 else f"{function}  {outcome}".rstrip()
-            facts = (str(len(compile.attempts)), _count(compile.nodes), _count(compile.guards))
+            counts = (len(compile.attempts), compile.nodes, compile.guards)
+            facts = ("" if count is None else str(count) for count in counts)
             add(compile.id, text, *facts, *_seconds([compile], names))
     yield Group(Text("Compiles", style="bold"), Grid(columns, rows))
     yield _entries("Skipped compilations, run eagerly", _skipped(run))
@@ -268,11 +266,3 @@ def _phases(run: RunRecords) -> tuple[str, ...]:
     """Return the compile phases (trace, aot, backend, guards) that took at least 1 ms in some compilation."""
     used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
     return tuple(name for name in _PHASES if name in used)
-
-
-def _count(value: int | None) -> str:
-    return "" if value is None else str(value)
-
-
-# records shown as a table with columns
-_GRIDS: dict[str, Callable[[RunRecords], Iterator[RenderableType | None]]] = {"Compiles": _compiles}

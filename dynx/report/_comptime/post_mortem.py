@@ -21,10 +21,8 @@ _GUARDS = 6  # number of guards shown: the newest ones, which the code right bef
 
 def screen(states: tuple[BreakState, ...]) -> RenderableType:
     """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with source lines."""
-    parts: list[RenderableType] = []
-    for number, state in enumerate(states, 1):
-        parts += [Text(""), *_state(number, state)] if parts else [*_state(number, state)]
-    return Trimmed(Group(*parts) if parts else Text("no graph break and no compile error was seen", style="dim"))
+    parts = [part for number, state in enumerate(states, 1) for part in (Text(""), *_state(number, state))]
+    return Trimmed(Group(*parts[1:]) if parts else Text("no graph break and no compile error was seen", style="dim"))
 
 
 def _state(number: int, state: BreakState) -> Iterator[RenderableType]:

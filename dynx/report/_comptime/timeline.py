@@ -34,7 +34,6 @@ def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> 
 
 
 def _table(lines: Iterable[LineCost]) -> Grid:
-    """Return a table with one row for each source line."""
     rows = [
         (
             Text(words.seconds(line.seconds)),
