@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
@@ -93,11 +94,8 @@ def _roots() -> tuple[tuple[str, Owner], ...]:
 
 @cache
 def _standard_library() -> tuple[str, ...]:
-    names = ("stdlib", "platstdlib")
-    return tuple(
-        {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in names}
-        | {sysconfig.get_path(name) + os.sep for name in names}
-    )
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    return tuple({path + os.sep for path in (*paths, *map(os.path.realpath, paths))})
 
 
 def is_visible(file: str) -> bool:
@@ -129,15 +127,8 @@ def _is_generated(frame: RawFrame) -> bool:
 
 
 def location_of(frame: RawFrame, library: str | None = None, caller: Location | None = None) -> Location:
-    return Location(
-        frame.file,
-        frame.line,
-        user_name(frame.function),
-        frame.column,
-        frame.end_column,
-        library=library,
-        caller=caller,
-    )
+    function = user_name(frame.function)
+    return Location(frame.file, frame.line, function, frame.column, frame.end_column, library, caller)
 
 
 def named(location: Location) -> Location:
@@ -199,16 +190,14 @@ def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
 
 def call_site() -> Location | None:
     """Return the innermost line of the current stack in the user's code or a library, such as a call of a compiled function."""
-    frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
-    while frame is not None:
+    for frame, number in walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if is_visible(file):
-            line = frame.f_lineno or frame.f_code.co_firstlineno
+            line = number or frame.f_code.co_firstlineno
             stack.append(RawFrame(file, line, frame.f_code.co_qualname, *_columns(frame, line)))
             if owner_of_file(file).kind == "user":
                 break
-        frame = frame.f_back
     return user_location(stack[::-1])
 
 
@@ -249,10 +238,5 @@ def location_of_call() -> Location | None:
 
 def user_stacklevel() -> int:
     """Return the `stacklevel` to pass to `warnings.warn` so that the warning names the innermost line of the user's code."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None:
-        if owner_of_file(frame.f_code.co_filename).kind == "user":
-            return level
-        frame, level = frame.f_back, level + 1
-    return 1
+    levels = enumerate(walk_stack(sys._getframe(1)), 1)
+    return next((level for level, (frame, _) in levels if owner_of_file(frame.f_code.co_filename).kind == "user"), 1)
