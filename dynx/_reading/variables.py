@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
+from dynx._bytecode.cells import is_filled
 from dynx._reading.names import names_in
 from dynx._reading.owner import owner_of_class
 
@@ -59,10 +60,7 @@ class Variable:
         """Return the value of the variable; `ABSENT` if it is not set."""
         owner = self.owner
         if type(owner) is CellType:
-            try:
-                return owner.cell_contents
-            except ValueError:
-                return ABSENT
+            return owner.cell_contents if is_filled(owner) else ABSENT
         if type(owner) is FunctionType:
             return getattr(owner, self.name)
         return (owner.__dict__ if isinstance(owner, type) else owner).get(self.name, ABSENT)
