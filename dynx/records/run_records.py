@@ -238,12 +238,7 @@ class RunRecords:
         FrameEffects,
         "side_effects",
         "What each compiled graph mutates, and whether the compiled code repeats it.",
-        table=Table(
-            "Side effects",
-            ("id", "function", "what", "before, then", "repeated", "where"),
-            _effect_rows,
-            order=77,
-        ),
+        table=Table("Side effects", ("id", "function", "what", "before, then", "repeated", "where"), _effect_rows, order=77),
     )
     profile_misses = Kind(ProfileMiss, "profile_miss", "Functions that a PGO profile has only with another closure.")
     warnings = Kind(

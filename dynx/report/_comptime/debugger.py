@@ -17,12 +17,8 @@ from dynx.report._wrap import ordinary
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
     """Render the line at which the debugger stopped: location, node and guard counts, source.
 
-    Args:
-        state: the state of Dynamo before it traced one instruction.
-        level: the index of the selected frame; 0 is the innermost.
-        why: the reason if the instruction breaks the graph, else an empty text.
-        ago: how many instructions Dynamo has traced since that state.
-        exact: underlines the instruction in the line.
+    `level` is the index of the selected frame, 0 the innermost. `why` is the reason if the instruction breaks the graph, else
+    empty. `ago` is how many instructions Dynamo has traced since `state`. `exact` underlines the instruction in the line.
     """
     frame = state.frames[level]
     attempt = f" attempt {state.attempt}" if state.attempt else ""

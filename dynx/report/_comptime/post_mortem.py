@@ -30,9 +30,10 @@ def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
     yield Wrapped(Text.assemble((f"post-mortem {number}  ", "bold"), (state.reason, "bold"), (f"  [{state.id}]{met}", "dim")))
     for depth, frame in enumerate(state.frames):
         yield Padding(Group(*_frame(frame, innermost=depth == 0)), (0, 0, 0, 2))
+    operations = max(0, len(state.graph.splitlines()) - 1)
     yield named(
         [
-            ("graph", Text(f"{words.plural(_operations(state), 'line')} of code so far")),
+            ("graph", Text(f"{words.plural(operations, 'line')} of code so far")),
             *((label, Text(text)) for label, text in _guards(state)),
             *(("torch", Text(hint, style="green")) for hint in state.hints),
         ],
@@ -53,10 +54,6 @@ def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
 
 
-def _operations(state: BreakState) -> int:
-    return max(0, len(state.graph.splitlines()) - 1)
-
-
 def _guards(state: BreakState) -> Iterator[tuple[str, str]]:
     named = [guard for guard in state.guards if guard.source]
     label = f"{len(state.guards)} guards"
@@ -73,14 +70,7 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
 
     The id of the HTML element of each state is `anchor` followed by the number of the state, from 1.
     """
-    return styles.page(
-        "post_mortem.html",
-        states=states,
-        anchor=anchor,
-        where=words.where,
-        lines=_lines,
-        values=_values,
-    )
+    return styles.page("post_mortem.html", states=states, anchor=anchor, where=words.where, lines=_lines, values=_values)
 
 
 def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:

@@ -68,7 +68,7 @@ def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
         files=_by_function(lines),
         seconds=words.seconds,
         names=_names,
-        guards=_guards,
+        guards=lambda line: [f"{guard.kind} {guard.source}".strip() for guard in line.guards],
         bar=styles.bar,
     )
 
@@ -78,7 +78,8 @@ def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tup
     most = max((line.seconds for line in lines), default=0.0) or 1.0
     groups: dict[str, list[LineCost]] = {}
     for line in lines:
-        groups.setdefault(f"{line.location.function}  {_file(line)}", []).append(line)
+        file = words.line(line.location).rpartition(":")[0]
+        groups.setdefault(f"{line.location.function}  {file}", []).append(line)
     functions = []
     for title, rows in groups.items():
         ordered = sorted(rows, key=lambda line: line.location.line)
@@ -86,15 +87,7 @@ def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tup
     return sorted(functions, key=lambda function: -function[1])
 
 
-def _file(line: LineCost) -> str:
-    return words.line(line.location).rpartition(":")[0]
-
-
 def _names(values: Iterable[str]) -> str:
     named = list(values)
     more = f" … {len(named)} in all" if len(named) > _NAMES else ""
     return ", ".join(named[:_NAMES]) + more
-
-
-def _guards(row: LineCost) -> list[str]:
-    return [f"{guard.kind} {guard.source}".strip() for guard in row.guards]
