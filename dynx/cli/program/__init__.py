@@ -92,10 +92,9 @@ def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeTy
         if not path.is_file():
             raise UsageError(f"the folder {target} has no __main__.py\n  name a file in it")
     file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
-    module = _main_module(file)
     is_compiled = path.suffix == ".pyc"
     loader = SourcelessFileLoader("__main__", file) if is_compiled else SourceFileLoader("__main__", file)
-    module.__loader__ = loader
+    module = _main_module(file, __loader__=loader)
     if not sys.flags.safe_path:
         sys.path[0] = str(folder) if folder is not None else _folder_of(target)
     if is_compiled:
@@ -109,8 +108,7 @@ def _load_archive(importer: zipimport.zipimporter, path: Path) -> tuple[Callable
     spec = importer.find_spec("__main__")
     if spec is None:
         raise UsageError(f"the archive {path} has no __main__.py\n  name another file")
-    module = _main_module(spec.origin)
-    vars(module).update(__spec__=spec, __package__="", __loader__=importer, __cached__=spec.cached)
+    module = _main_module(spec.origin, __spec__=spec, __package__="", __loader__=importer, __cached__=spec.cached)
     if not sys.flags.safe_path:
         sys.path[0] = os.path.abspath(path)
     return lambda: importer.get_code("__main__"), module
@@ -158,10 +156,10 @@ def compile_file(source: bytes, file: str) -> types.CodeType:
         raise
 
 
-def _main_module(file: str | None) -> types.ModuleType:
-    """Create an empty `__main__` module with the same globals that Python sets."""
+def _main_module(file: str | None, **more: Any) -> types.ModuleType:
+    """Create an empty `__main__` module with the same globals that Python sets; `more` depend on the kind of program."""
     module = types.ModuleType("__main__")
-    vars(module).update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
+    vars(module).update({"__file__": file, "__builtins__": builtins, "__cached__": None, "__annotations__": {}, **more})
     return module
 
 
@@ -185,8 +183,7 @@ def load_code(source: str) -> tuple[Callable[[], types.CodeType], types.ModuleTy
 def load_stdin() -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Read standard input; return a function that compiles it, and an empty `__main__` module for it, as `python -` does."""
     source = sys.stdin.buffer.read() if sys.stdin is not None else b""
-    module = _main_module("<stdin>")
-    module.__loader__ = BuiltinImporter
+    module = _main_module("<stdin>", __loader__=BuiltinImporter)
 
     def load() -> types.CodeType:
         code = compile(source, "<stdin>", "exec", dont_inherit=True)
@@ -222,6 +219,5 @@ def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleTy
     loader: Any = spec.loader if spec is not None else None
     if spec is None or not hasattr(loader, "get_code"):
         raise UsageError(f"no module named {name} that can be run\n  to run a file: dynx run path/to/file.py")
-    module = _main_module(spec.origin)
-    vars(module).update(__spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
+    module = _main_module(spec.origin, __spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
     return lambda: loader.get_code(spec.name), module
