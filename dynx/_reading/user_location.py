@@ -39,13 +39,6 @@ class FileOwner(NamedTuple):
     library: str | None = None  # the name of the folder or module directly under site-packages
 
 
-class CallingFrame(NamedTuple):
-    """A frame found by `frame_of_call`, and its depth: 0 for the function that called `frame_of_call`, 1 for its caller."""
-
-    frame: FrameType | None
-    depth: int
-
-
 @cache
 def owner_of_file(file: str) -> FileOwner:
     """Return the owner of a file; code without a file (a notebook cell, a string passed to `exec`) belongs to the user."""
@@ -210,20 +203,21 @@ def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
     return column, end_column if end_line == line else None
 
 
-def frame_of_call() -> CallingFrame:
-    """Return the innermost frame of the user's code that torch did not call: the frame that calls compiled code.
+def frame_of_call() -> tuple[FrameType | None, int]:
+    """Return the innermost frame of the user's code that torch did not call, which calls compiled code; and its depth.
 
-    The frame of a compiled function is the user's code too; it is skipped because its caller is a frame of torch.
+    The depth is 0 for the function that called `frame_of_call`, 1 for its caller. The frame of a compiled function is the
+    user's code too; it is skipped because its caller is a frame of torch.
     """
     frame: FrameType | None = sys._getframe(1)
-    calling = CallingFrame(None, 0)
+    calling: tuple[FrameType | None, int] = None, 0
     depth = 0
     while frame is not None:
         outer = frame.f_back
         if owner_of_file(frame.f_code.co_filename).kind == "user":
             is_called_by_torch = outer is not None and owner_of_file(outer.f_code.co_filename).kind == "torch"
-            if not is_called_by_torch or calling.frame is None:
-                calling = CallingFrame(frame, depth)
+            if not is_called_by_torch or calling[0] is None:
+                calling = frame, depth
             if not is_called_by_torch:
                 break
         frame, depth = outer, depth + 1
@@ -232,7 +226,7 @@ def frame_of_call() -> CallingFrame:
 
 def location_of_call() -> Location | None:
     """Return the line of the frame that `frame_of_call` returns; None if there is no such frame."""
-    frame = frame_of_call().frame
+    frame, _ = frame_of_call()
     return None if frame is None else location_of(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
 
 

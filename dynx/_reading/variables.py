@@ -29,15 +29,8 @@ _OF_MODULES = (
 )
 _SET_BY_PYTHON = frozenset((*_OF_CLASSES, *_OF_MODULES))
 _OF_COMPILATION = (
-    "_torchdynamo",
-    "_dynamo",
-    "__dynamo",
-    "__compiled",
-    "__resume",
-    "__import_",
-    "__builtins_dict",
-    "___",
-    "_abc_",
+    *("_torchdynamo", "_dynamo", "__dynamo", "__compiled", "__resume", "__import_", "__builtins_dict"),
+    *("___", "_abc_"),
 )
 _NEW_NAMES_OF_OTHERS = ("__", *_OF_COMPILATION)  # names of Python and Dynamo, such as `___module_collections_1`
 _METHODS = (FunctionType, staticmethod, classmethod, property)
