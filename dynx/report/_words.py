@@ -38,9 +38,8 @@ def summary(run: RunRecords) -> list[str]:
     """Return the totals of a run as short texts: seconds compiling, and the counts of compiles, recompiles and graph breaks."""
     if not run.compiles or (not run.graph_breaks and all(compile.outcome == "skipped" for compile in run.compiles)):
         return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
-    parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
-    parts.append(plural(len(run.recompiles), "recompile"))
-    parts.append(plural(len(run.graph_breaks), "graph break"))
+    counts = {"compile": run.compiles, "recompile": run.recompiles, "graph break": run.graph_breaks}
+    parts = [f"{seconds(run.compile_seconds)} compiling", *(plural(len(records), name) for name, records in counts.items())]
     if run.cudagraphs:
         parts.append(plural(len(run.cudagraphs), "CUDA graph"))
     at_limit = sum(not record.fatal for record in run.gave_up)

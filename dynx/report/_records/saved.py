@@ -130,19 +130,16 @@ def of_error(error: GradError) -> Iterator[Block]:
     )
 
 
-def _step(plan: SavedPlan) -> Iterator[str]:
-    if plan.seconds is not None and plan.seconds_before is not None:
-        yield f"forward and backward take {_time(plan.seconds)}, without rules {_time(plan.seconds_before)}"
-
-
 def of_plan(plan: SavedPlan) -> Iterator[Block]:
     """Yield a block with the plan (rules for a memory budget), its bytes and gradient error, and one with the rules tried."""
     state = "fits" if plan.fits else "does not fit"
+    is_timed = plan.seconds is not None and plan.seconds_before is not None
+    step = f"forward and backward take {_time(plan.seconds)}, without rules {_time(plan.seconds_before)}"
     yield Block(
         f"{words.size(plan.bytes)} of activations{_stored(plan.bytes, plan.saved_bytes)}, "
         f"relative error {plan.relative:.2g}, cosine {plan.cosine:.6f}",
         f"{state} the budget of {words.size(plan.budget)}",
-        notes=(*_step(plan), *plan.code.splitlines(), *plan.notes),
+        notes=(*([step] if is_timed else []), *plan.code.splitlines(), *plan.notes),
     )
     rows = [(one.rule, words.size(one.freed_bytes), f"{one.relative:.2g}", _time(one.seconds)) for one in plan.tried]
     if rows:
