@@ -56,7 +56,7 @@ __all__ = [
     "would_recompile",
 ]
 
-_MODULES = {
+_MODULES = {  # of the names that are no packages
     "Run": "dynx._run",
     "check": "dynx.effects",
     "compile": "dynx.guards",
@@ -64,18 +64,15 @@ _MODULES = {
     "watch": "dynx.session",
     "would_recompile": "dynx.guards",
 }
-_PACKAGES = ("comptime", "cudagraphs", "effects", "errors", "fix", "guards", "pgo", "records", "saved", "symbols")
 _views.load = lambda: import_module("dynx.report")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"dynx.{name}")
-    module = _MODULES.get(name)
-    if module is None:
+    if name not in __all__:
         raise AttributeError(f"module 'dynx' has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
+    if name not in _MODULES:
+        return import_module(f"dynx.{name}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 
 

@@ -100,9 +100,8 @@ class _Children(Handle):
 def watch_children(settings: Callable[[], ChildSettings], on_error: OnError) -> Handle:
     """Install hooks that make child processes and distributed workers started from now on write their own run files.
 
-    Args:
-        settings: called in the parent process each time a child process starts.
-        on_error: called with the name of the hook and the exception if a child process starts unwatched.
+    `settings` is called in the parent process each time a child process starts, `on_error` with the name of the hook and the
+    exception if a child process starts unwatched.
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
@@ -164,8 +163,7 @@ def _starts_worker(arguments: Mapping[str, Any]) -> bool:
 def watched_command(command: Any, environment: Mapping[str, str], settings: ChildSettings) -> Any:
     """Rewrite the command line of a distributed worker so that it runs the same program under a watch.
 
-    Raises:
-        DynxError: the command does not run a script or module with this Python interpreter.
+    Raises DynxError if the command does not run a script or module with this Python interpreter.
     """
     words = [os.fspath(word) for word in command] if isinstance(command, (list, tuple)) else [os.fspath(command)]
     first = words.index(sys.executable) if os.path.basename(words[0]) == "numactl" and sys.executable in words else 0
@@ -189,7 +187,6 @@ def watched_command(command: Any, environment: Mapping[str, str], settings: Chil
 
 
 def _is_this_python(command: str, environment: Mapping[str, str]) -> bool:
-    """Return whether `command` starts this Python interpreter from the same virtual environment."""
     path = shutil.which(command, path=environment.get("PATH"))
     if path is None or not sys.executable:
         return False

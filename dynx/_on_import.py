@@ -50,8 +50,7 @@ class _CallingLoader(Loader):
         return getattr(self._loader, name)  # for callers that inspect the spec without importing
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         spec = module.__spec__

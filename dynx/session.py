@@ -21,7 +21,7 @@ from dynx._handle import Handle
 from dynx._run import Run, RunMembers
 from dynx._runfile.rank import job_in_environment, rank_in_environment
 from dynx._runfile.writer import RunWriter
-from dynx._trace.bus import Listening, listen
+from dynx._trace.bus import listen
 from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import emit
 from dynx._trace.uses import Uses
@@ -32,9 +32,7 @@ from dynx.records.observed import Trouble
 from dynx.records.record import Record
 
 if TYPE_CHECKING:
-    from dynx.comptime import PostMortem, Timeline
-    from dynx.pgo import CacheKeys
-    from dynx.saved import SavedGraphs
+    from dynx.comptime import Timeline
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,14 +95,10 @@ class Watch(RunMembers):
         self._header: dict[str, Any] = {}
         self._end: dict[str, Any] = {}
         self._writer: RunWriter | None = None
-        self._listening: Listening | None = None
-        self._children: Handle | None = None
-        self._details: CompileDetails | None = None
-        self._cache_keys: CacheKeys | None = None
+        self._is_open = False
+        self._handles: list[Handle] = []  # of all that is open, in the order in which it is closed
         self._timeline: Timeline | None = None
-        self._post_mortem: PostMortem | None = None
         self._uses: Uses | None = None
-        self._saved: SavedGraphs | None = None
         self._started = 0.0
 
     @property
@@ -151,7 +145,7 @@ class Watch(RunMembers):
         return self.run
 
     def __enter__(self) -> Watch:
-        if self._listening is not None:
+        if self._is_open:
             raise DynxError(
                 "this dynx.watch() is already open\n  create another watch for the nested block: with dynx.watch() as inner:"
             )
@@ -164,15 +158,16 @@ class Watch(RunMembers):
             from dynx.pgo import CacheKeys
             from dynx.saved import SavedGraphs
 
-            self._details, self._cache_keys = CompileDetails(self._record), CacheKeys(self._record)
-            self._listening = listen(self._record, on_start=self._cache_keys.on_start, on_end=self._details.on_end)
-            self._saved = SavedGraphs(lambda graph: None)  # adds the graphs to the compile records
-            self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
+            details, keys = CompileDetails(self._record), CacheKeys(self._record)
+            listening = listen(self._record, on_start=keys.on_start, on_end=details.on_end)
+            saved = SavedGraphs(lambda graph: None)  # adds the graphs to the compile records
+            self._timeline, post_mortem = Timeline().__enter__(), PostMortem().__enter__()
+            self._handles = [self._timeline, post_mortem, listening, details, keys, saved]
         else:
-            self._listening = listen(self._record)
-        self._uses = Uses()
+            self._handles = [listen(self._record)]
+        self._is_open, self._uses = True, Uses()
         if self._out is not None:
-            self._children = watch_children(self._child_settings, _unwatched_child)
+            self._handles.append(watch_children(self._child_settings, _unwatched_child))
             register_after_fork(self, _close_at_exit_of_child)  # called only in child processes that multiprocessing forks
         return self
 
@@ -181,23 +176,12 @@ class Watch(RunMembers):
 
     def close(self, *, outcome: str) -> None:
         """Stop recording and complete the run file with `outcome`, such as "finished"; calling it again does nothing."""
-        if self._listening is None:
+        if not self._is_open:
             return
-        if self._timeline is not None and self._post_mortem is not None:
-            self._timeline.__exit__(None, None, None)
-            self._post_mortem.__exit__(None, None, None)
-        self._listening.remove()
-        self._listening = None
-        if self._details is not None:
-            self._details.remove()
-        if self._cache_keys is not None:
-            self._cache_keys.remove()
-        if self._saved is not None:
-            self._saved.remove()
-            self._saved = None
-        if self._children is not None:
-            self._children.remove()
-            self._children = None
+        self._is_open = False
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
         self._record_uses()
         self._end = {"seconds": time.perf_counter() - self._started, "outcome": outcome, "device": _device()}
         if self._writer is not None:
@@ -262,7 +246,7 @@ class Watch(RunMembers):
                 self._record(cost)
 
     def __repr__(self) -> str:
-        state = "open" if self._listening is not None else "done" if self._end else "not entered"
+        state = "open" if self._is_open else "done" if self._end else "not entered"
         return f"<Watch {state}: {self.run!r}>"
 
 

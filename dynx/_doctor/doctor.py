@@ -84,14 +84,11 @@ _RECORDED = frozenset(point.name for point in HOOK_POINTS)
 
 
 def _features(names: Iterable[Capability]) -> tuple[str, ...]:
-    """Return the features of dynx that need these private names of torch, each feature once.
-
-    If the purpose of a name has a colon, as in `CUDA graphs: memory pools`, the feature is the text before it.
-    """
-    return tuple(dict.fromkeys(_feature(name) for name in names))
+    return tuple(dict.fromkeys(map(_feature, names)))
 
 
 def _feature(name: Capability) -> str:
+    """Return the feature of dynx that needs a private name of torch; of `CUDA graphs: memory pools`, `CUDA graphs`."""
     if name.name in _RECORDED:
         return f"recording {name.purpose.partition(' (')[0]}"
     whole, is_part, _ = name.purpose.partition(": ")

@@ -1,6 +1,7 @@
 """Find the function (`Block.forward`), the statement, and the `try`, `with` or loop around a line by parsing its source file.
 
-torch's stacks contain only the name `forward`; a user looks for the qualified name `Block.forward`.
+torch's stacks contain only the name `forward`; a user looks for the qualified name `Block.forward`. Results are cached by file
+and `lines`, the number of its lines, so that an edited file is parsed again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import NamedTuple
 from dynx._bytecode.source import all_lines, lines_with
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MAX_USES = 6
 
 
 class Span(NamedTuple):
@@ -47,32 +51,20 @@ def statement_lines(file: str, line: int) -> range:
 
 @lru_cache(maxsize=64)
 def _statements(file: str, lines: int) -> tuple[Span, ...]:
-    """List the statements of a file, outer statements first.
-
-    `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
-    """
-    tree = _parsed(file)
+    """List the statements of a file, outer statements first."""
     spans = []
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in ast.walk(_parsed(file)):
         body = getattr(node, "body", None)
-        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(node, ast.stmt) and not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             last = body[0] if isinstance(body, list) and body else node
             is_short = last is node or last.end_lineno == last.lineno
             spans.append(Span(node.lineno, (last.end_lineno or last.lineno) if is_short else last.lineno - 1, ""))
     return tuple(sorted(spans, key=lambda span: (span.first, -span.last)))
 
 
-_MAX_USES = 6
-
-
 def lines_of_uses(file: str, line: int) -> tuple[int, ...]:
     """If the statement at `line` assigns a variable, return the next lines (at most 6) of the function that use it."""
-    tree = _parsed(file)
-    functions = [
-        node
-        for node in (ast.walk(tree) if tree is not None else ())
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno <= line <= (node.end_lineno or line)
-    ]
+    functions = [node for node in _functions_in(file) if node.lineno <= line <= (node.end_lineno or line)]
     if not functions:
         return ()
     inner = max(functions, key=lambda node: node.lineno)
@@ -91,36 +83,31 @@ def lines_of_uses(file: str, line: int) -> tuple[int, ...]:
     return tuple(sorted(uses)[:_MAX_USES])
 
 
-def _parsed(file: str) -> ast.Module | None:
+def _functions_in(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(_parsed(file)) if isinstance(node, _FUNCTIONS)]
+
+
+def _parsed(file: str) -> ast.Module:
     return _parse(file, len(all_lines(file)))
 
 
 @lru_cache(maxsize=16)
-def _parse(file: str, lines: int) -> ast.Module | None:
-    """Parse a file; None if it is not valid Python.
-
-    `lines`, the number of lines of the file, is part of the cache key, so that an edited file is parsed again.
-    """
+def _parse(file: str, lines: int) -> ast.Module:
+    """Parse a file; the result is empty if the file is not valid Python."""
     try:
         return ast.parse("".join(all_lines(file) if lines else ()))
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return ast.Module([], [])
 
 
 @lru_cache(maxsize=64)
 def _functions(file: str, lines: int) -> tuple[Span, ...]:
-    """List the functions of a file, outer functions first.
-
-    `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
-    """
-    tree = _parsed(file)
-    if tree is None:
-        return ()
+    """List the functions of a file, outer functions first."""
     spans: list[Span] = []
 
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if isinstance(child, (*_FUNCTIONS, ast.ClassDef)):
                 name = prefix + child.name
                 if not isinstance(child, ast.ClassDef):
                     spans.append(Span(child.lineno, child.end_lineno or child.lineno, name))
@@ -128,7 +115,7 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
             elif isinstance(child, (ast.If, ast.Try, ast.With)):
                 visit(child, prefix)
 
-    visit(tree, "")
+    visit(_parsed(file), "")
     return tuple(spans)
 
 
@@ -150,19 +137,10 @@ _BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "fo
 
 @lru_cache(maxsize=64)
 def _blocks(file: str, lines: int) -> tuple[Span, ...]:
-    """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first.
-
-    `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
-    """
-    tree = _parsed(file)
-    functions = [
-        node
-        for node in (ast.walk(tree) if tree is not None else ())
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first."""
     spans = {
         Span(node.lineno, node.end_lineno or node.lineno, _BLOCKS[type(node)])
-        for function in functions
+        for function in _functions_in(file)
         for node in ast.walk(function)
         if type(node) in _BLOCKS and isinstance(node, ast.stmt)
     }

@@ -27,6 +27,8 @@ from types import (
 )
 from typing import Any, Literal, NamedTuple
 
+from dynx._bytecode.cells import is_filled
+
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
 
 _UNKNOWN = object()
@@ -312,10 +314,7 @@ def _attribute(owner: Any, name: str) -> Any:
     if name == "grad" and is_plain_tensor(owner):
         return owner.grad if owner.is_leaf else _UNKNOWN  # torch warns about `grad` of non-leaf tensors
     if type(owner) is CellType and name == "cell_contents":
-        try:
-            return owner.cell_contents
-        except ValueError:  # an empty cell
-            return _UNKNOWN
+        return owner.cell_contents if is_filled(owner) else _UNKNOWN
     for base in type(owner).__mro__:
         attribute = vars(base).get(name, _UNKNOWN)
         if _is_stored(attribute, owner):
@@ -392,8 +391,7 @@ def sizes(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) ->
     """Return the sizes of the tensor, or the number, that `source` names; None for any other value or an unreadable one."""
     value = resolve(source, locals, globals)
     if type(value) in (int, float):
-        number: float = value
-        return number
+        return value
     if not is_plain_tensor(value) or value.is_nested:
         return None
     shape = tuple(value.shape)

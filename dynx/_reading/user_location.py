@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
@@ -36,13 +37,6 @@ class FileOwner(NamedTuple):
 
     kind: Owner
     library: str | None = None  # the name of the folder or module directly under site-packages
-
-
-class CallingFrame(NamedTuple):
-    """A frame found by `frame_of_call`, and its depth: 0 for the function that called `frame_of_call`, 1 for its caller."""
-
-    frame: FrameType | None
-    depth: int
 
 
 @cache
@@ -93,11 +87,8 @@ def _roots() -> tuple[tuple[str, Owner], ...]:
 
 @cache
 def _standard_library() -> tuple[str, ...]:
-    names = ("stdlib", "platstdlib")
-    return tuple(
-        {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in names}
-        | {sysconfig.get_path(name) + os.sep for name in names}
-    )
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    return tuple({path + os.sep for path in (*paths, *map(os.path.realpath, paths))})
 
 
 def is_visible(file: str) -> bool:
@@ -129,15 +120,8 @@ def _is_generated(frame: RawFrame) -> bool:
 
 
 def location_of(frame: RawFrame, library: str | None = None, caller: Location | None = None) -> Location:
-    return Location(
-        frame.file,
-        frame.line,
-        user_name(frame.function),
-        frame.column,
-        frame.end_column,
-        library=library,
-        caller=caller,
-    )
+    function = user_name(frame.function)
+    return Location(frame.file, frame.line, function, frame.column, frame.end_column, library, caller)
 
 
 def named(location: Location) -> Location:
@@ -199,16 +183,14 @@ def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
 
 def call_site() -> Location | None:
     """Return the innermost line of the current stack in the user's code or a library, such as a call of a compiled function."""
-    frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
-    while frame is not None:
+    for frame, number in walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if is_visible(file):
-            line = frame.f_lineno or frame.f_code.co_firstlineno
+            line = number or frame.f_code.co_firstlineno
             stack.append(RawFrame(file, line, frame.f_code.co_qualname, *_columns(frame, line)))
             if owner_of_file(file).kind == "user":
                 break
-        frame = frame.f_back
     return user_location(stack[::-1])
 
 
@@ -221,20 +203,21 @@ def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
     return column, end_column if end_line == line else None
 
 
-def frame_of_call() -> CallingFrame:
-    """Return the innermost frame of the user's code that torch did not call: the frame that calls compiled code.
+def frame_of_call() -> tuple[FrameType | None, int]:
+    """Return the innermost frame of the user's code that torch did not call, which calls compiled code; and its depth.
 
-    The frame of a compiled function is the user's code too; it is skipped because its caller is a frame of torch.
+    The depth is 0 for the function that called `frame_of_call`, 1 for its caller. The frame of a compiled function is the
+    user's code too; it is skipped because its caller is a frame of torch.
     """
     frame: FrameType | None = sys._getframe(1)
-    calling = CallingFrame(None, 0)
+    calling: tuple[FrameType | None, int] = None, 0
     depth = 0
     while frame is not None:
         outer = frame.f_back
         if owner_of_file(frame.f_code.co_filename).kind == "user":
             is_called_by_torch = outer is not None and owner_of_file(outer.f_code.co_filename).kind == "torch"
-            if not is_called_by_torch or calling.frame is None:
-                calling = CallingFrame(frame, depth)
+            if not is_called_by_torch or calling[0] is None:
+                calling = frame, depth
             if not is_called_by_torch:
                 break
         frame, depth = outer, depth + 1
@@ -243,16 +226,11 @@ def frame_of_call() -> CallingFrame:
 
 def location_of_call() -> Location | None:
     """Return the line of the frame that `frame_of_call` returns; None if there is no such frame."""
-    frame = frame_of_call().frame
+    frame, _ = frame_of_call()
     return None if frame is None else location_of(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
 
 
 def user_stacklevel() -> int:
     """Return the `stacklevel` to pass to `warnings.warn` so that the warning names the innermost line of the user's code."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None:
-        if owner_of_file(frame.f_code.co_filename).kind == "user":
-            return level
-        frame, level = frame.f_back, level + 1
-    return 1
+    levels = enumerate(walk_stack(sys._getframe(1)), 1)
+    return next((level for level, (frame, _) in levels if owner_of_file(frame.f_code.co_filename).kind == "user"), 1)

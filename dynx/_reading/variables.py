@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
+from dynx._bytecode.cells import is_filled
 from dynx._reading.names import names_in
 from dynx._reading.owner import owner_of_class
 
@@ -28,15 +29,8 @@ _OF_MODULES = (
 )
 _SET_BY_PYTHON = frozenset((*_OF_CLASSES, *_OF_MODULES))
 _OF_COMPILATION = (
-    "_torchdynamo",
-    "_dynamo",
-    "__dynamo",
-    "__compiled",
-    "__resume",
-    "__import_",
-    "__builtins_dict",
-    "___",
-    "_abc_",
+    *("_torchdynamo", "_dynamo", "__dynamo", "__compiled", "__resume", "__import_", "__builtins_dict"),
+    *("___", "_abc_"),
 )
 _NEW_NAMES_OF_OTHERS = ("__", *_OF_COMPILATION)  # names of Python and Dynamo, such as `___module_collections_1`
 _METHODS = (FunctionType, staticmethod, classmethod, property)
@@ -59,10 +53,7 @@ class Variable:
         """Return the value of the variable; `ABSENT` if it is not set."""
         owner = self.owner
         if type(owner) is CellType:
-            try:
-                return owner.cell_contents
-            except ValueError:
-                return ABSENT
+            return owner.cell_contents if is_filled(owner) else ABSENT
         if type(owner) is FunctionType:
             return getattr(owner, self.name)
         return (owner.__dict__ if isinstance(owner, type) else owner).get(self.name, ABSENT)

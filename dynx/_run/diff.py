@@ -167,7 +167,6 @@ def _phases(run: RunRecords) -> dict[str, float]:
 
 
 def _notes(before: RunRecords, after: RunRecords) -> Iterator[str]:
-    """Yield reasons why the runs may not be comparable."""
     for name in ("command", "torch", "python"):
         old, new = before.header.get(name), after.header.get(name)
         if old != new:

@@ -12,7 +12,7 @@ from dynx._run.diff import compare
 from dynx._runfile.contents import RunFile, write
 from dynx._runfile.reader import read
 from dynx.advice import advise, rule_of_break, rule_of_reason
-from dynx.records import Finding, GraphBreak, Recompile, Record, RunDiff, RunRecords
+from dynx.records import Finding, Recompile, Record, RunDiff, RunRecords
 from dynx.records.codec import to_data
 from dynx.records.kind import kinds_of
 
@@ -21,15 +21,11 @@ def _with_rules(recompile: Recompile) -> Recompile:
     return replace(recompile, reasons=tuple(replace(reason, rule=rule_of_reason(reason)) for reason in recompile.reasons))
 
 
-def _with_rule(graph_break: GraphBreak) -> GraphBreak:
-    return replace(graph_break, rule=rule_of_break(graph_break))
-
-
 class RunMembers(RunRecords):
     """The base class of `Run` and `Watch`: the records by kind, and results computed from them, such as `findings`."""
 
     recompiles = RunRecords.recompiles.followed_by(_with_rules)
-    graph_breaks = RunRecords.graph_breaks.followed_by(_with_rule)
+    graph_breaks = RunRecords.graph_breaks.followed_by(lambda record: replace(record, rule=rule_of_break(record)))
 
     def _frozen(self) -> Run:
         """Return the records so far as an immutable `Run`; an open `Watch` may receive more records."""

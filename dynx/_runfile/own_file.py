@@ -7,42 +7,28 @@ program. Therefore each write first checks that the descriptor belongs to the ru
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
-
-
-class FileId(NamedTuple):
-    """Device and inode of a file, which a rename does not change."""
-
-    device: int
-    inode: int
 
 
 class OwnFile:
-    """A file that this process creates, or empties if it exists, and writes through a descriptor.
+    """A file that this process creates, or empties if it exists, and writes through a descriptor; also a device or a pipe.
 
-    Args:
-        path: Where the file is created; if it is a device or a pipe, that is opened.
-
-    Raises:
-        OSError: The file cannot be created.
+    The constructor raises OSError if the file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
-        self.id = _id_of(self._descriptor)
+        self._status = os.fstat(self._descriptor)  # has device and inode, which a rename does not change
 
     @property
     def path(self) -> Path:
         """The current path of the file, which another process may have renamed."""
         for candidate in (self._path, *self._path.parent.glob(f"{self._path.stem}.*{self._path.suffix}")):
-            try:
-                status = candidate.stat()
-            except OSError:
-                continue
-            if FileId(status.st_dev, status.st_ino) == self.id:
-                return candidate
+            with suppress(OSError):
+                if os.path.samestat(candidate.stat(), self._status):
+                    return candidate
         return self._path
 
     def fileno(self) -> int:
@@ -66,18 +52,13 @@ class OwnFile:
 
     def _is_open(self) -> bool:
         try:
-            return _id_of(self._descriptor) == self.id
+            return os.path.samestat(os.fstat(self._descriptor), self._status)
         except OSError:
             return False
 
     def _open_again(self) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
-        if _id_of(descriptor) != self.id:
+        if not os.path.samestat(os.fstat(descriptor), self._status):
             os.close(descriptor)
             raise FileNotFoundError(f"the run file {self._path} was deleted")
         self._descriptor = descriptor
-
-
-def _id_of(descriptor: int) -> FileId:
-    status = os.fstat(descriptor)
-    return FileId(status.st_dev, status.st_ino)

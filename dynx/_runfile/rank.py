@@ -96,17 +96,12 @@ def unlock(file: OwnFile) -> None:
 def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
     """Rename the run file of this process from its process id to its rank (`last.rank3.dynx`); return the new path.
 
-    Args:
-        own: the file to rename, whose name has the process id.
-        path: the path without a rank, as passed to `--out`.
-        rank: the rank of this process.
-        header: the header in `own`, whose `job` and `pid` distinguish files of this launch from files of earlier launches.
-
-    Raises:
-        OSError: the file cannot be renamed; it is unchanged.
+    `own` is the file to rename, `path` the path without a rank, as passed to `--out`. `header` is the header in `own`, whose
+    `job` and `pid` distinguish files of this launch from files of earlier launches. Raises OSError if that fails.
     """
+    name = f"rank{rank.rank}" + (f".restart{rank.restart}" if rank.restart else "")
     with _locked(path.parent):
-        target = next(file for file in _candidates(path, rank) if not _is_taken(file, header))
+        target = next(file for file in _numbered(path, name) if not _is_taken(file, header))
         os.replace(own, target)
     return target
 
@@ -114,30 +109,24 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
 def open_newest(path: Path) -> OwnFile:
     """Create and lock a run file at `path`; if a live process still writes a file there, that is renamed to `last.12345.dynx`.
 
-    So `path` is always the run that began last, and no process writes to the file of another process.
-
-    Raises:
-        OSError: the file cannot be created.
+    So `path` is always the run that began last, and no process writes to the file of another process. Raises OSError if the
+    file cannot be created.
     """
     if path.exists() and not path.is_file():  # a device or a pipe
         return OwnFile(path)
     with _locked(path.parent):
         if path.exists() and _is_locked(path):
-            pid = read_header(path).get("pid", "other")
-            endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
-            names = (path.with_suffix(f".{pid}{ending}{path.suffix}") for ending in endings)
+            names = _numbered(path, str(read_header(path).get("pid", "other")))
             os.replace(path, next(name for name in names if not _is_locked(name)))
         file = OwnFile(path)
         lock(file)
     return file
 
 
-def _candidates(path: Path, rank: Rank) -> Iterator[Path]:
-    restart = f".restart{rank.restart}" if rank.restart else ""
-    name = f".rank{rank.rank}{restart}"
-    yield path.with_suffix(f"{name}{path.suffix}")
-    for number in itertools.count(2):
-        yield path.with_suffix(f"{name}-{number}{path.suffix}")
+def _numbered(path: Path, name: str) -> Iterator[Path]:
+    """Yield `last.NAME.dynx`, `last.NAME-2.dynx`, `last.NAME-3.dynx`, … for `last.dynx`."""
+    for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
+        yield path.with_suffix(f".{name}{ending}{path.suffix}")
 
 
 def _is_taken(path: Path, header: Mapping[str, Any]) -> bool:

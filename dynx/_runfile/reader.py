@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dynx._runfile.contents import CHECKSUM, SCHEMA, RunFile, checksum_of
-from dynx._runfile.unknown_lines import UnknownLines
+from dynx._runfile.contents import CHECKSUM, SCHEMA, RunFile, UnknownLines, checksum_of
 from dynx.errors import BadRunFile, DynxWarning
 from dynx.records.codec import NAMES, InvalidRecord, from_data, visible
 from dynx.records.record import Record

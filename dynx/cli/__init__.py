@@ -74,8 +74,7 @@ def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
     with encodable(sys.stdout, sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("always", DynxWarning)
         warnings.showwarning = _show_warning
-        result: int | Callable[[], int] = arguments.act(arguments)
-    return result
+        return arguments.act(arguments)
 
 
 def _show_warning(

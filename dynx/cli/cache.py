@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
+from dynx.cli.command import Subparsers
+from dynx.cli.screen import print_record
 
 
 def add_to(commands: Subparsers) -> None:
@@ -23,12 +22,8 @@ def add_to(commands: Subparsers) -> None:
 
 def act(arguments: argparse.Namespace) -> int:
     """Print the causes; return 1 if there are any, and 2 if the runs cannot be compared."""
-    from dynx.cli.screen import show
     from dynx.pgo import cachediff
 
     found = cachediff(arguments.first, arguments.second)
-    if arguments.json:
-        print(found.to_json())
-    else:
-        show(found)
+    print_record(found, as_json=arguments.json)
     return 2 if found.problem is not None else 1 if found else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from dynx.cli.arguments import Parser
 
-    Subparsers: TypeAlias = argparse._SubParsersAction[Parser]  # argparse has no public name for it
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # argparse has no public name for it
 
 
 class Command(Protocol):

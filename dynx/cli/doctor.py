@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
+from dynx.cli.command import Subparsers
+from dynx.cli.screen import show
 
 
 def add_to(commands: Subparsers) -> None:
@@ -27,7 +26,6 @@ def act(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(report.to_json())
     else:
-        from dynx.cli.screen import show
         from dynx.report._doctor import screen
 
         show(screen(report, full=arguments.full))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from dynx.cli.command import Subparsers
 from dynx.cli.program import function
-
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
 
 
 def add_to(commands: Subparsers) -> None:

@@ -10,9 +10,7 @@ from collections.abc import Callable
 def number(what: str, accepts: Callable[[float], bool]) -> Callable[[str], float]:
     """Return the `type` of an argparse option that takes finite numbers for which `accepts` is true.
 
-    Args:
-        what: Follows "X is not" in the error, such as "a number of seconds".
-        accepts: Whether a number is allowed.
+    `what` follows "X is not" in the error, such as "a number of seconds".
     """
 
     def parse(text: str) -> float:

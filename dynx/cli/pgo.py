@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from dynx.cli import program
 from dynx.cli.arguments import Parser
+from dynx.cli.command import Subparsers
 from dynx.cli.run import execute
+from dynx.cli.screen import show
 
 if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
     from dynx.pgo import Profile
-    from dynx.records import Shown
 
 Action = Callable[[argparse.Namespace], int | Callable[[], int]]
 
@@ -26,9 +26,9 @@ def add_to(commands: Subparsers) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     file_help = "a profile of dynx, or code_state_….pkl of torch"
 
-    def action(name: str, act_on: Action, text: str) -> Parser:
+    def action(name: str, act: Action, text: str) -> Parser:
         added = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        added.set_defaults(act=act, action=act_on)
+        added.set_defaults(act=act)
         return added
 
     dump = action("dump", _dump, "print a profile")
@@ -36,7 +36,6 @@ def add_to(commands: Subparsers) -> None:
     kind = dump.add_mutually_exclusive_group()
     kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format; converts torch's format")
     kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
-
     kind.add_argument(
         "--dims", action="store_true", help="print the dynamic sources with their dims, a form that torch reads from 2.13 on"
     )
@@ -77,12 +76,6 @@ def add_to(commands: Subparsers) -> None:
     program.add_to(apply, before=1)
 
 
-def act(arguments: argparse.Namespace) -> int | Callable[[], int]:
-    """Run the action; return the exit code, or for `apply` the function that runs the user's program."""
-    result: int | Callable[[], int] = arguments.action(arguments)
-    return result
-
-
 def load(path: Path) -> Profile:
     """Return the profile in a JSON file of dynx or a pickle of torch."""
     from dynx.pgo import Profile
@@ -99,13 +92,13 @@ def _dump(arguments: argparse.Namespace) -> int:
     elif arguments.sources or arguments.dims:
         print(profile.to_dynamic_sources(dims=arguments.dims))
     else:
-        _show(profile)
+        show(profile)
     return 0
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     found = load(arguments.before).diff(load(arguments.after))
-    _show(found)
+    show(found)
     return 1 if found else 0
 
 
@@ -117,18 +110,18 @@ def _merge(arguments: argparse.Namespace) -> int:
 def _prune(arguments: argparse.Namespace) -> int:
     profile = load(arguments.file)
     pruned = profile.prune(keep=arguments.keep, drop=arguments.drop)
-    _show(profile.diff(pruned))
+    show(profile.diff(pruned))
     return _save(pruned, arguments.out)
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    _show(load(arguments.file).explain(arguments.source, arguments.dim))
+    show(load(arguments.file).explain(arguments.source, arguments.dim))
     return 0
 
 
 def _verify(arguments: argparse.Namespace) -> int:
     found = load(arguments.file).verify()
-    _show(found)
+    show(found)
     return 0 if all(match.state == "same" for match in found) else 1
 
 
@@ -144,12 +137,6 @@ def _apply(arguments: argparse.Namespace) -> Callable[[], int]:
         install()  # the names of symbols with which `dynx run --pgo` filled the caches
     profile.apply()
     return lambda: execute(load_code, module, None, is_module=arguments.option == "-m")
-
-
-def _show(record: Shown) -> None:
-    from dynx.cli.screen import show
-
-    show(record)
 
 
 def _save(profile: Profile, path: Path) -> int:

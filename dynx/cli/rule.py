@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
+from dynx.cli.command import Subparsers
+from dynx.cli.screen import show
 
 # the topic of each family of rules, by the first digit of their ids; also the headings of docs/rules/README.md
 FAMILIES = {
@@ -34,7 +33,6 @@ def act(arguments: argparse.Namespace) -> int:
     from rich.text import Text
 
     from dynx.advice import RULES, page
-    from dynx.cli.screen import show
 
     if arguments.id:
         show(Markdown(page(arguments.id.upper())))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynx._runfile.rank import Rank, rank_in_environment
 from dynx.cli import program
+from dynx.cli.command import Subparsers
 from dynx.cli.program import trying
 from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.cli.progress import Progress
@@ -23,7 +24,6 @@ from dynx.cli.screen import encodable, flush, show
 
 if TYPE_CHECKING:
     from dynx._run import Run
-    from dynx.cli.command import Subparsers
     from dynx.session import Watch
 
 Trials = Callable[["Run", Path | None], "Run"]  # adds trials to a run, and to its file

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from dynx.records import Shown
+
 _DEFAULT = 80  # columns
 _LEAST = 20  # columns; on a narrower terminal lines are cut
 _HEIGHT = 25  # lines; any value will do, but without one rich prints 80 columns on a dumb terminal, whatever the width
@@ -23,6 +25,14 @@ def show(content: RenderableType, *, stderr: bool = False) -> None:
     from dynx.report._trimmed import Trimmed
 
     Console(stderr=stderr, width=columns(stderr=stderr), height=_HEIGHT).print(Trimmed(content))
+
+
+def print_record(record: Shown, *, as_json: bool) -> None:
+    """Print a record to standard output, as JSON or as a person reads it."""
+    if as_json:
+        print(record.to_json())
+    else:
+        show(record)
 
 
 def columns(*, stderr: bool = False) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import TracebackType
 
 from dynx.records.location import short_path
 
@@ -26,7 +25,7 @@ class WarmRun:
     def __enter__(self) -> WarmRun:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._warm_start.remove()
         learned, saved = self._warm_start.learned, self._warm_start.saved
         if learned is not None and saved is not None:

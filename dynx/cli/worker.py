@@ -11,20 +11,12 @@ from dynx.cli.run import Ending, execute
 
 
 def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Mapping[str, Any]) -> Callable[[], int]:
-    """Load the program of a worker and return the function that runs it.
+    """Load the program of a worker, a script or (`is_module`) a module, and return the function that runs it.
 
-    Args:
-        target: a script, or the name of a module.
-        arguments: the arguments of the program.
-        is_module: whether `target` is run as by `python -m`.
-        settings: the keyword arguments of `dynx.session.Watch`; `out` is a str.
-
-    Raises:
-        UsageError: there is no such program.
+    `settings` are the keyword arguments of `dynx.session.Watch`; `out` is a str. Raises UsageError if there is no such program.
     """
     from dynx.session import Watch
 
     load_code, module = prepare(target, arguments, option="-m" if is_module else "")
-    watch = Watch(Path(settings["out"]), **{name: value for name, value in settings.items() if name != "out"})
-    ending = Ending(watch, report=None)
+    ending = Ending(Watch(**{**settings, "out": Path(settings["out"])}), report=None)
     return lambda: execute(load_code, module, ending, is_module=is_module)

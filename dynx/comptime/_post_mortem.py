@@ -17,8 +17,7 @@ from dynx._trace.dispatch import emit, trouble
 from dynx.comptime._trail_reader import frame_state
 from dynx.errors import UsageError
 from dynx.records import Location
-from dynx.records.comptime import TracedGuard
-from dynx.records.post_mortem import BreakState, FrameState
+from dynx.records.comptime import BreakState, FrameState, TracedGuard
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

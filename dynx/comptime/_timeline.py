@@ -18,8 +18,7 @@ from dynx._trace.guards.requests import short_source
 from dynx.errors import UsageError
 from dynx.records import Location, merge
 from dynx.records.codec import to_data
-from dynx.records.comptime import TracedGuard
-from dynx.records.timeline import LineCost, TracedCompile
+from dynx.records.comptime import LineCost, TracedCompile, TracedGuard
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

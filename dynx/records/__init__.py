@@ -6,7 +6,7 @@ from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 from dynx.records.check import CheckReport, Diff, Leak
 from dynx.records.compile import Attempt, Backward, Compile, CompileUse, GaveUp, Skipped
-from dynx.records.comptime import Logged, TracedGuard
+from dynx.records.comptime import BreakState, FrameState, LineCost, Logged, TracedCompile, TracedGuard, TraceState
 from dynx.records.cudagraphs import (
     AddressChange,
     CudagraphReport,
@@ -29,7 +29,6 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
 from dynx.records.location import CodeLine, Location
 from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
-from dynx.records.post_mortem import BreakState, FrameState
 from dynx.records.profile import (
     DynamicSize,
     DynamicSizes,
@@ -51,8 +50,6 @@ from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, ParameterError, SavedPlan, SavedReport, TriedRule
 from dynx.records.shown import Shown
 from dynx.records.symbols import Symbol, SymbolReport
-from dynx.records.timeline import LineCost, TracedCompile
-from dynx.records.trace_state import TraceState
 from dynx.records.trial import Events, Trial
 
 __all__ = [

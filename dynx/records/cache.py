@@ -9,9 +9,8 @@ from typing import Literal
 from dynx.records.codec import named
 from dynx.records.location import Location
 from dynx.records.recompile import GuardKind, Reason
-from dynx.records.record import IN_PROCESS, Record
+from dynx.records.record import IN_PROCESS, Record, Tree
 from dynx.records.shown import Shown
-from dynx.records.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

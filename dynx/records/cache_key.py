@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dynx.records.location import CodeLine, Location
-from dynx.records.record import Record
+from dynx.records.record import OfCompile, Record
 from dynx.records.shown import Shown
 
 
@@ -20,7 +20,7 @@ class KeySettings(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheKey(Record):
+class CacheKey(OfCompile, Record):
     """The key of one graph in the FX graph cache or the AOTAutograd cache, with its parts.
 
     Keys are compared by `digest`, a hash of the same bytes as torch's key.
@@ -41,11 +41,6 @@ class CacheKey(Record):
     fixed: Mapping[str, str] = field(default_factory=dict)  # "L['x'].size()[0]": "4", symbols that a line fixed to one value
     profiles: tuple[str, ...] = ()  # that the process began with: "profile.json" or "torch's profile"
     source: str | None = None  # hash of the text of the function
-
-    @property
-    def key(self) -> tuple[int, str]:
-        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
-        return self.generation, self.id
 
 
 CauseKind = Literal[

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dynx.records.location import Location
-from dynx.records.record import Record
+from dynx.records.record import OfCompile, Record
 
 Outcome = Literal["compiled", "skipped", "failed", "gave_up"]
 AttemptOutcome = Literal["committed", "restarted", "skipped", "failed"]
@@ -24,7 +24,7 @@ class Attempt(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Compile(Record):
+class Compile(OfCompile, Record):
     """One compilation of a frame, from the call that triggered it to its end.
 
     `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend and guards. `nodes` counts the operations
@@ -49,11 +49,6 @@ class Compile(Record):
     failed_at: Location | None = None  # the line at which the compilation failed
     code: str = ""  # the source line at `failed_at`, or of the graph break that a resume function continues after
     of_dynx: bool = False  # compiled by a function of dynx, such as `dynx.check`, apart from the program's own code
-
-    @property
-    def key(self) -> tuple[int, str]:
-        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
-        return self.generation, self.id
 
     @property
     def is_recompile(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dynx.records.cache import GuardInfo
 from dynx.records.location import CodeLine, Location
-from dynx.records.record import Record
+from dynx.records.record import OfCompile, Record
 from dynx.records.table import Cell, Function, Line, Source, Value
 
 _SHOWN_GUARDS = 12  # guards of a compilation on a terminal, as many as `dynx guards` shows for a cache entry
@@ -18,7 +18,7 @@ _SHOWN_LINES = 40  # lines of a graph on a terminal: one screen
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledGuards(Record):
+class CompiledGuards(OfCompile, Record):
     """The guards of one compilation: the conditions under which its code may run.
 
     A guard that checks several conditions is listed as several, so that there may be more than `Compile.guards` counts. A run
@@ -31,14 +31,9 @@ class CompiledGuards(Record):
     guards: tuple[GuardInfo, ...]
     omitted: int = 0
 
-    @property
-    def key(self) -> tuple[int, str]:
-        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
-        return self.generation, self.id
-
 
 @dataclass(frozen=True, slots=True)
-class GraphCode(Record):
+class GraphCode(OfCompile, Record):
     """The graph of one compilation as Python code, as Dynamo passes it to the backend.
 
     The bodies of higher-order operators (`cond`, `checkpoint`) are separate graphs and are not listed. A run file keeps a
@@ -50,11 +45,6 @@ class GraphCode(Record):
     location: Location  # first line of the function
     lines: tuple[CodeLine, ...]
     omitted: int = 0
-
-    @property
-    def key(self) -> tuple[int, str]:
-        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
-        return self.generation, self.id
 
     @property
     def code(self) -> str:

@@ -74,14 +74,6 @@ def rewrite(
     *,
     attribute: str = "",
 ) -> Fix:
-    """Return a fix that rewrites a line of the program.
-
-    Args:
-        how: The kind of rewrite, such as "where": `torch.where` instead of an `if`.
-        location: The line to change.
-        called_from: The line of the call, if the rewrite changes the call.
-        marks: The dimensions to mark as dynamic.
-        attribute: The attribute that a "tensor attribute" rewrite assigns.
-    """
+    """Return a fix that rewrites a line of the program; the arguments are fields of `Fix`."""
     text = TEXTS[how].format(attribute=attribute)
     return Fix("rewrite", text, location, called_from, marks, rewrite=how, attribute=attribute)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from dynx.records.cache import GuardInfo
 from dynx.records.codec import named
 from dynx.records.location import Location
-from dynx.records.record import Record
+from dynx.records.record import Record, Tree
 from dynx.records.shown import Shown
-from dynx.records.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

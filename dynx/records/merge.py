@@ -1,17 +1,17 @@
-"""Merge records of the same event into one record with a count; one function for each kind of record."""
+"""Merge records of the same event into one record, with a count where that is of interest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from operator import attrgetter
 from typing import TypeVar
 
 from dynx.records.compile import GaveUp, Skipped
+from dynx.records.comptime import BreakState, LineCost
 from dynx.records.cudagraphs import Skip
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
-from dynx.records.post_mortem import BreakState
-from dynx.records.timeline import LineCost
 
 T = TypeVar("T")
 C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
@@ -45,29 +45,10 @@ def gave_up(records: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
     return _merge(records, lambda record: (record.generation, record.id.rpartition("/")[0]), lambda a, b: a)
 
 
-def skipped(records: Iterable[Skipped]) -> tuple[Skipped, ...]:
-    """Merge the records of a function that Dynamo skipped for the same reason, and count them."""
-    return _counted(records, lambda record: (record.location, record.reason))
-
-
-def cudagraph_skips(records: Iterable[Skip]) -> tuple[Skip, ...]:
-    """Merge records of uncaptured graphs with the same line and reason, and count them."""
-    return _counted(records, lambda record: (record.reason, record.location))
-
-
-def caches(records: Iterable[CacheEvent]) -> tuple[CacheEvent, ...]:
-    """Merge lookups of one compilation in the same cache with the same result and reason, and count them."""
-    return _counted(records, lambda record: (record.cache, record.result, record.generation, record.id, record.reason))
-
-
-def warnings(records: Iterable[TorchWarning]) -> tuple[TorchWarning, ...]:
-    """Merge warnings of torch with the same text and origin, and count them."""
-    return _counted(records, lambda record: (record.text, record.origin))
-
-
-def troubles(records: Iterable[Trouble]) -> tuple[Trouble, ...]:
-    """Merge failures of dynx itself in the same feature for the same reason, and count them."""
-    return _counted(records, lambda record: (record.what, record.why))
+def counted(*names: str) -> Callable[[Iterable[C]], tuple[C, ...]]:
+    """Return a function that merges records in which the fields `names` are equal, and counts them."""
+    key: Callable[[C], Hashable] = attrgetter(*names)
+    return lambda records: _merge(records, key, lambda a, b: replace(a, count=a.count + b.count))
 
 
 def lines(records: Iterable[LineCost]) -> tuple[LineCost, ...]:
@@ -87,10 +68,6 @@ def _sum(a: LineCost, b: LineCost) -> LineCost:
         shape_guards=a.shape_guards + b.shape_guards,
         exceptions=a.exceptions + b.exceptions,
     )
-
-
-def _counted(records: Iterable[C], key: Callable[[C], Hashable]) -> tuple[C, ...]:
-    return _merge(records, key, lambda a, b: replace(a, count=a.count + b.count))
 
 
 def _merge(records: Iterable[T], key: Callable[[T], Hashable], join: Callable[[T, T], T]) -> tuple[T, ...]:

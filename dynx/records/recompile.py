@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dynx.records.location import Location
-from dynx.records.record import Record
+from dynx.records.record import OfCompile, Record
 
 GuardKind = Literal[
     "size",
@@ -33,15 +33,8 @@ GuardKind = Literal[
     "other",
 ]
 
-_OF_A_VALUE = (
-    "rank",
-    "dtype",
-    "device",
-    "requires_grad",
-    "type",
-    "length",
-    "keys",
-)  # kinds whose source is the guarded value itself
+# kinds whose source is the guarded value itself
+_OF_A_VALUE = ("rank", "dtype", "device", "requires_grad", "type", "length", "keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +65,7 @@ class Reason(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Recompile(Record):
+class Recompile(OfCompile, Record):
     """A compilation of a function that already has cache entries, with the reasons why none of them matched the call.
 
     `reasons` are sorted: first the guards whose actual value is new, since the function was not yet compiled for it.
@@ -84,8 +77,3 @@ class Recompile(Record):
     reasons: tuple[Reason, ...]
     seconds: float = 0.0
     outcome: str = "compiled"  # as in Compile; "refused" if the stance fail_on_recompile raised instead
-
-    @property
-    def key(self) -> tuple[int, str]:
-        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
-        return self.generation, self.id

@@ -1,10 +1,11 @@
-"""`Record`: the base class of all records."""
+"""`Record`: the base class of all records; and mixins for records of a compilation and for nodes of a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Self
 
 IN_PROCESS: Mapping[str, bool] = MappingProxyType({"in_process": True})  # metadata of a field that is not saved
 
@@ -18,3 +19,31 @@ class Record:
     """
 
     extra: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+
+
+class OfCompile:
+    """A record of one compilation, whose fields include the compilation's generation and compile id."""
+
+    __slots__ = ()
+
+    generation: int
+    id: str
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Generation and compile id, unique for a compilation in a run; each `torch._dynamo.reset()` begins a generation."""
+        return self.generation, self.id
+
+
+class Tree:
+    """A tree node whose `children` are nodes of the same class."""
+
+    __slots__ = ()
+
+    children: Sequence[Self]
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, Self]]:
+        """Yield this node and its descendants, parents first, each with its depth."""
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dynx.records import merge
 from dynx.records.cache_key import CacheKey, KeySettings
 from dynx.records.compile import Backward, Compile, CompileUse, GaveUp, Skipped
-from dynx.records.comptime import Logged
+from dynx.records.comptime import BreakState, LineCost, Logged, TracedCompile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
 from dynx.records.effects import FrameEffects
@@ -17,12 +17,10 @@ from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.kind import Kind
 from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
-from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Recompile
 from dynx.records.record import Record
 from dynx.records.saved import SavedGraph
 from dynx.records.table import Bytes, Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
-from dynx.records.timeline import LineCost, TracedCompile
 from dynx.records.trial import Trial
 
 _YES_NO = {True: "yes", False: "no", None: ""}
@@ -152,7 +150,7 @@ class RunRecords:
         Skipped,
         "skipped",
         "Functions that Dynamo skips silently: they run eagerly.",
-        merge=merge.skipped,
+        merge=merge.counted("location", "reason"),
         table=Table(
             "Skipped by Dynamo, runs eagerly",
             ("where", "why", "count"),
@@ -166,7 +164,7 @@ class RunRecords:
         CacheEvent,
         "cache",
         "Hits, misses and bypasses of the compile caches on disk.",
-        merge=merge.caches,
+        merge=merge.counted("cache", "result", "generation", "id", "reason"),
         table=Table(
             "Compile caches",
             ("id", "cache", "result", "reason", "count"),
@@ -179,7 +177,7 @@ class RunRecords:
         Skip,
         "cudagraph_skip",
         "What `dynx.cudagraphs` runs uncaptured, and why.",
-        merge=merge.cudagraph_skips,
+        merge=merge.counted("reason", "location"),
         table=Table(
             _CUDA_GRAPHS,
             ("what", "seconds", "where", "count"),
@@ -240,19 +238,14 @@ class RunRecords:
         FrameEffects,
         "side_effects",
         "What each compiled graph mutates, and whether the compiled code repeats it.",
-        table=Table(
-            "Side effects",
-            ("id", "function", "what", "before, then", "repeated", "where"),
-            _effect_rows,
-            order=77,
-        ),
+        table=Table("Side effects", ("id", "function", "what", "before, then", "repeated", "where"), _effect_rows, order=77),
     )
     profile_misses = Kind(ProfileMiss, "profile_miss", "Functions that a PGO profile has only with another closure.")
     warnings = Kind(
         TorchWarning,
         "warning",
         "What torch warned of while it compiled.",
-        merge=merge.warnings,
+        merge=merge.counted("text", "origin"),
         table=Table(
             "Warnings of torch",
             ("what", "where", "count"),
@@ -305,7 +298,7 @@ class RunRecords:
         Trouble,
         "trouble",
         "What dynx itself could not do.",
-        merge=merge.troubles,
+        merge=merge.counted("what", "why"),
         table=Table(
             "not recorded by dynx",
             ("what", "why", "count"),

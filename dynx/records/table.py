@@ -80,14 +80,6 @@ class Line(NamedTuple):
     location: Location | None = None  # shown below the fact
 
 
-def _no_cells(record: Record) -> Iterable[tuple[Cell, ...]]:
-    return ()
-
-
-def _every(record: Record) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Table(Generic[R]):
     """How records of one kind are listed: title, columns, and functions that turn a record into rows or lines.
@@ -98,11 +90,11 @@ class Table(Generic[R]):
 
     title: str
     columns: tuple[str, ...] = ()
-    cells: Callable[[R], Iterable[tuple[Cell, ...]]] = _no_cells  # the rows of one record
+    cells: Callable[[R], Iterable[tuple[Cell, ...]]] = lambda record: ()  # the rows of one record
     lines: Callable[[R], Iterable[Line]] | None = None
     heading: str = ""  # the title in a notebook, if it differs
     brief: str = ""  # the title on a terminal without `--full`; if empty, the table is shown only with `--full`
-    is_brief: Callable[[R], bool] = _every  # whether a record is shown without `--full`
+    is_brief: Callable[[R], bool] = lambda record: True  # whether a record is shown without `--full`
     style: str = ""  # of the facts on a terminal, as rich names it
     order: int = 500  # tables are shown in ascending order
 

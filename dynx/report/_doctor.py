@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,13 +13,7 @@ from dynx.report._grid import Column, Grid
 from dynx.report._trimmed import Trimmed
 from dynx.report._words import plural
 
-if TYPE_CHECKING:
-    from typing import Any
-
-_STYLE = {"ok": "green", "changed": "yellow", "missing": "red"}
-
-
-_ORDER = ("missing", "changed", "absent", "ok")
+_STYLES = {"missing": "red", "changed": "yellow", "absent": "dim", "ok": "green"}  # in the order of the table
 _LISTED = 4  # features that are named in a line; the others are only counted
 _SUPPORTED = "torch 2.11 to 2.15"
 
@@ -88,28 +82,24 @@ def _listed(features: Sequence[str]) -> str:
 
 
 def _tables(report: Any) -> Iterator[RenderableType]:
-    yield Text("")
     states = [(_state(capability), capability) for capability in report.capabilities]
-    yield Grid(
-        (Column(kind="whole"), Column(), Column()),
-        [
-            (Text(state, style=_STYLE.get(state, "dim")), Text(capability.purpose), Text(capability.path, style="dim"))
-            for state, capability in sorted(states, key=lambda pair: _ORDER.index(pair[0]))
-        ],
+    yield _table(
+        (Text(state, style=_STYLES[state]), Text(capability.purpose), Text(capability.path, style="dim"))
+        for state, capability in sorted(states, key=lambda pair: list(_STYLES).index(pair[0]))
     )
     if report.canaries:
-        yield Text("")
-        yield Grid(
-            (Column(kind="whole"), Column(), Column()),
-            [
-                (
-                    Text("failed" if canary.failure else "ok", style="red" if canary.failure else "green"),
-                    Text(canary.name),
-                    Text(canary.failure or "", style="red"),
-                )
-                for canary in report.canaries
-            ],
+        yield _table(
+            (
+                Text("failed", "red") if canary.failure else Text("ok", "green"),
+                Text(canary.name),
+                Text(canary.failure or "", "red"),
+            )
+            for canary in report.canaries
         )
+
+
+def _table(rows: Iterable[tuple[Text, Text, Text]]) -> RenderableType:
+    return Group(Text(""), Grid((Column(kind="whole"), Column(), Column()), list(rows)))
 
 
 def _state(capability: Any) -> str:

@@ -107,26 +107,13 @@ class Findings:
     """Rich renderable of findings: a table on a wide terminal, a paragraph for each finding on a narrow one."""
 
     def __init__(self, rows: tuple[Row, ...], run: RunRecords) -> None:
-        self._rows = rows
-        self._states = states(run)
+        self._rows, self._states = rows, states(run)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._table() if options.max_width >= _WIDE else self._paragraphs()
 
     def _table(self) -> Grid:
-        return Grid(
-            _TABLE,
-            [
-                (
-                    _cost(row),
-                    Text(row.first.rule, style="bold"),
-                    _at(row),
-                    self._title(row),
-                    Text(row.first.advice, style="green"),
-                )
-                for row in self._rows
-            ],
-        )
+        return Grid(_TABLE, [(_cost(row), _rule(row), _at(row), self._title(row), _advice(row)) for row in self._rows])
 
     def _paragraphs(self) -> Grid:
         lines: list[tuple[Text, Text]] = []

@@ -56,19 +56,13 @@ class _Cell(NamedTuple):
     attribute: str  # of the element: the class "n" for a number
 
 
-class _Listed(NamedTuple):
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[_Cell, ...]]
-
-
-def _tables(run: RunRecords) -> Iterator[_Listed]:
-    """Yield the tables of the records of a run that are not empty; tables with the same title are merged."""
+def _tables(run: RunRecords) -> Iterator[tuple[str, tuple[str, ...], list[tuple[_Cell, ...]]]]:
+    """Yield title, columns and rows of each table of records that is not empty; tables with the same title are merged."""
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].heading or listed[0].title):
         listed = list(group)
         rows = [tuple(map(_cell, row)) for table, records in listed for record in records for row in table.cells(record)]
         if rows:
-            yield _Listed(title, listed[0][0].columns, rows)
+            yield title, listed[0][0].columns, rows
 
 
 def _cell(cell: Cell) -> _Cell:

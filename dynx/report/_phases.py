@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynx.records import Backward, Compile, RunRecords
@@ -90,11 +89,6 @@ def _shown(total: dict[str, float], whole: float) -> tuple[Share, ...]:
 
 def texts(run: RunRecords) -> tuple[tuple[str, ...], ...]:
     """Return the texts below the summary of a run, in groups: phases, kinds of compilations in parentheses, and caches."""
-    kinds = _in_parentheses(map(str, by_kind(run)))
-    groups = (tuple(map(str, by_phase(run))), (kinds,) if kinds else (), caches(run))
+    kinds = ", ".join(map(str, by_kind(run)))
+    groups = (tuple(map(str, by_phase(run))), (f"({kinds})",) if kinds else (), caches(run))
     return tuple(group for group in groups if group)
-
-
-def _in_parentheses(parts: Iterable[str]) -> str:
-    text = ", ".join(parts)
-    return f"({text})" if text else ""

@@ -14,17 +14,21 @@ from dynx.records.location import short_path
 from dynx.report import _words as words
 from dynx.report._grid import Column, Grid
 from dynx.report._terminal import title, troubles
+from dynx.report._trimmed import Trimmed
 
 
-def screen(children: Sequence[tuple[Path, RunRecords]], launcher: RunRecords | None) -> RenderableType:
-    """Render one line for each child process; above them the title of the parent process, if its run (`launcher`) is passed."""
+def screen(children: Sequence[tuple[Path, RunRecords]], *, launcher: RunRecords | None = None) -> RenderableType:
+    """Render one line for each child process of a program: rank, counts, run file.
+
+    `launcher` is the run of a parent process such as torchrun, which compiled nothing itself; its title is rendered above.
+    """
     parts: list[RenderableType] = [Padding(_table(children), (0, 1))]
     if launcher is not None:
         parts = [Padding(title(launcher), (0, 1)), Text(""), *parts]
         unobserved = troubles(launcher)
         if unobserved is not None:
             parts += [Text(""), Padding(unobserved, (0, 1))]
-    return Group(*parts)
+    return Trimmed(Group(*parts))
 
 
 def _table(children: Sequence[tuple[Path, RunRecords]]) -> RenderableType:

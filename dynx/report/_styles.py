@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -33,10 +32,3 @@ def bar(share: float) -> str:
 def part(amount: float, number: int) -> str:
     """Return the CSS style of one part of a bar: its width is proportional to `amount`, its color depends on `number`."""
     return f"flex: {amount:.6f}; background: hsl({(210 + 55 * number) % 360}, 50%, 60%)"
-
-
-def shares(amounts: Iterable[float]) -> list[float]:
-    """Return the amounts divided by the largest amount."""
-    known = list(amounts)
-    largest = max(known, default=0.0) or 1.0
-    return [amount / largest for amount in known]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from dynx.report._cells import tables_of
 from dynx.report._comptime.post_mortem import screen as post_mortem
 from dynx.report._comptime.timeline import screen as timeline
 from dynx.report._grid import Column, Grid
+from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
 
 _ENTRY = (Column(kind="whole", right=True, least=7), Column())
@@ -30,18 +31,15 @@ _COMMAND = 20  # least width of the command beside the environment
 _SHOWN = 5  # unreadable lines of the run file that are listed; further lines are only counted
 
 
-def screen(run: RunRecords, *, full: bool, top: int | None = None, file: Path | None = None) -> RenderableType:
-    """Render the summary, the findings, and records to which no advice rule applies.
+def screen(run: RunRecords, *, full: bool = False, top: int | None = None, file: Path | None = None) -> RenderableType:
+    """Render a run: the summary, the seconds by compile phase, the findings, and records to which no advice rule applies.
 
-    Args:
-        run: the run.
-        full: adds the tables of all records.
-        top: the number of findings shown; also the number of rows of each table unless `full`. By default 10, with `full` all.
-        file: the run file, for the command that shows the remaining findings.
+    `full` adds the tables of all records. `top` is the number of findings shown, the most expensive first, and unless `full` of
+    the rows of each table; by default 10, with `full` all. `file` is the run file, for the command that shows more findings.
     """
     if top is None and not full:
         top = findings.TOP
-    return Padding(Group(*_parts(run, full=full, top=top, file=file)), (0, 1))
+    return Trimmed(Padding(Group(*_parts(run, full=full, top=top, file=file)), (0, 1)))
 
 
 def _parts(run: RunRecords, *, full: bool, top: int | None, file: Path | None) -> Iterator[RenderableType]:
@@ -82,7 +80,6 @@ def _parts(run: RunRecords, *, full: bool, top: int | None, file: Path | None) -
 
 
 def _uncompiled(run: RunRecords) -> Iterator[RenderableType]:
-    """Render the reasons why nothing was compiled, with advice."""
     for reason in uncompiled.why(run):
         yield Wrapped(reason.reason)
         if reason.advice:
@@ -152,12 +149,10 @@ def _tables(run: RunRecords, *, full: bool, top: int | None) -> Iterator[Rendera
     limit = None if full else top
     tables = [_entries("Failed to compile", _failed(run), limit)] if full else []
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].title if full else listed[0].brief):
-        listed = list(group)
-        grid = _GRIDS.get(title)
-        if grid is not None:
-            tables += grid(run)
+        if title == "Compiles":
+            tables += _compiles(run)
         elif title:
-            rows = [row for table, records in listed for row in _rows(table, records, full=full)]
+            rows = [row for table, records in group for row in _rows(table, records, full=full)]
             tables.append(_entries(title, rows, limit))
     yield from (table for table in tables if table is not None)
 
@@ -206,7 +201,7 @@ def _failed(run: RunRecords) -> Iterator[_Entry]:
 
 
 def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
-    """Render every compilation, grouped by function, then the reasons why Dynamo skipped compilations."""
+    """Render a table of all compilations, grouped by function, then the reasons why Dynamo skipped compilations."""
     if not run.compiles:
         return
     names = _phases(run)
@@ -223,7 +218,8 @@ def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
         for compile in group:
             outcome = "" if compile.outcome == "compiled" else compile.outcome.replace("_", " ")
             text = f"  {outcome}" if len(group) > 1 else f"{function}  {outcome}".rstrip()
-            facts = (str(len(compile.attempts)), _count(compile.nodes), _count(compile.guards))
+            counts = (len(compile.attempts), compile.nodes, compile.guards)
+            facts = ("" if count is None else str(count) for count in counts)
             add(compile.id, text, *facts, *_seconds([compile], names))
     yield Group(Text("Compiles", style="bold"), Grid(columns, rows))
     yield _entries("Skipped compilations, run eagerly", _skipped(run))
@@ -266,11 +262,3 @@ def _phases(run: RunRecords) -> tuple[str, ...]:
     """Return the compile phases (trace, aot, backend, guards) that took at least 1 ms in some compilation."""
     used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
     return tuple(name for name in _PHASES if name in used)
-
-
-def _count(value: int | None) -> str:
-    return "" if value is None else str(value)
-
-
-# records shown as a table with columns
-_GRIDS: dict[str, Callable[[RunRecords], Iterator[RenderableType | None]]] = {"Compiles": _compiles}

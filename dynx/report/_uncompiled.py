@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dynx.records import Compile, CompileUse, Location, RunRecords
+from dynx.records import CompileUse, Location, RunRecords
 from dynx.report import _words as words
 
 _SHOWN = 5  # skipped functions that are listed; more are only counted
@@ -45,22 +45,15 @@ def why(run: RunRecords) -> list[Why]:
 
 def _skipped(run: RunRecords) -> Iterator[Why]:
     """Yield for each function that Dynamo skipped the reason and the advice."""
-    skips: dict[tuple[Location, str], None] = {}
-    for compile in run.compiles:
-        skips[compile.location, _reason(compile)] = None
-    for skip in run.skipped:
-        skips[skip.location, skip.reason] = None
-    for location, text in list(skips)[:_SHOWN]:
+    skips = [(compile.location, compile.reason or "torch gives no reason") for compile in run.compiles]
+    skips = list(dict.fromkeys(skips + [(skip.location, skip.reason) for skip in run.skipped]))
+    for location, text in skips[:_SHOWN]:
         known = next((value for part, value in _SKIPS.items() if part in text.lower()), None)
         reason, advice = known or (f"Dynamo skipped it: {text}", "")
         modes = ", ".join(sorted({mode for use in run.uses for mode in use.modes})) if known == _SKIPS["dispatch mode"] else ""
         yield Why(f"{words.place(location)}  {location.function}: {reason}{f' ({modes})' if modes else ''}", advice)
     if len(skips) > _SHOWN:
         yield Why(f"and {words.plural(len(skips) - _SHOWN, 'more function')} that Dynamo skipped: --full shows all")
-
-
-def _reason(compile: Compile) -> str:
-    return compile.reason or "torch gives no reason"
 
 
 def _of_use(use: CompileUse, run: RunRecords) -> Iterator[Why]:

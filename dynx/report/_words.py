@@ -38,9 +38,8 @@ def summary(run: RunRecords) -> list[str]:
     """Return the totals of a run as short texts: seconds compiling, and the counts of compiles, recompiles and graph breaks."""
     if not run.compiles or (not run.graph_breaks and all(compile.outcome == "skipped" for compile in run.compiles)):
         return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
-    parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
-    parts.append(plural(len(run.recompiles), "recompile"))
-    parts.append(plural(len(run.graph_breaks), "graph break"))
+    counts = {"compile": run.compiles, "recompile": run.recompiles, "graph break": run.graph_breaks}
+    parts = [f"{seconds(run.compile_seconds)} compiling", *(plural(len(records), name) for name, records in counts.items())]
     if run.cudagraphs:
         parts.append(plural(len(run.cudagraphs), "CUDA graph"))
     at_limit = sum(not record.fatal for record in run.gave_up)
@@ -101,14 +100,16 @@ def plain_place(location: Location) -> str:
     return ordinary(place(location))
 
 
-def line(location: Location) -> str:
-    """Format a location as `model.py:58`; for a location in a library, use the library's line and a shortened path."""
+def line(location: Location | None) -> str:
+    """Format a location as `model.py:58`, in a library by the library's line and a shortened path; empty if there is none."""
+    if location is None:
+        return ""
     return short_name(location) if location.library is not None else place(location)
 
 
-def own_and_library(location: Location) -> str:
-    """Format a location as `model.py:58`; in a library as `train.py:12 (in gpt2/model.py:542)`, if the caller is known."""
-    if location.library is None or location.caller is None:
+def own_and_library(location: Location | None) -> str:
+    """Format a location as `line` does; in a library as `train.py:12 (in gpt2/model.py:542)`, if the caller is known."""
+    if location is None or location.library is None or location.caller is None:
         return line(location)
     return f"{place(location)} (in {short_name(location)})"
 
@@ -135,11 +136,7 @@ def short_name(location: Location) -> str:
 
 def function(location: Location) -> str:
     """Format the name of a function with its file and line: `forward  model.py:58`."""
-    return (
-        f"{location.function}  {place(location)}"
-        if location.library is None
-        else f"{location.function}  {short_name(location)}"
-    )
+    return f"{location.function}  {line(location)}"
 
 
 def size(nbytes: int) -> str:
@@ -154,7 +151,7 @@ def code(lines: Iterable[tuple[str, Location | None]]) -> str:
     """Format lines of generated code; wherever the user's line that they come from changes, a comment names the new one."""
     written, last = [], ""
     for text, location in lines:
-        comment = line(location) if location is not None else ""
+        comment = line(location)
         written.append(f"{text}  # {comment}" if comment and comment != last else text)
         last = comment or last
     return "\n".join(written)

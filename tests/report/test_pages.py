@@ -15,8 +15,8 @@ import dynx
 from dynx import Run, guards, saved
 from dynx.comptime import post_mortem, timeline
 from dynx.records import Compile, Location
-from dynx.report import _styles as styles
 from dynx.report import _words as words
+from dynx.report._records.block import Block
 
 
 class Net(torch.nn.Module):
@@ -93,7 +93,7 @@ def test_bars_are_in_proportion_and_in_notebooks_only():
 
 @pytest.mark.parametrize(("amounts", "expected"), [([2.0, 1.0], [1, 0.5]), ([], []), ([0.0], [0])])
 def test_shares_of_the_largest_amount(amounts, expected):
-    assert styles.shares(amounts) == expected
+    assert Block("", amounts=amounts).shares == expected
 
 
 def test_guards_and_verdicts_name_the_line_of_the_user_also_after_the_watch():

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from dynx.records import Location, TracedGuard
-from dynx.records.timeline import LineCost, TracedCompile
+from dynx.records.comptime import LineCost, TracedCompile
 from dynx.report import timeline, timeline_html
 
 GUARD = TracedGuard("TENSOR_MATCH", "L['x']", None)

@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from dynx import Run
-from dynx._runfile.unknown_lines import UnknownLines
+from dynx._runfile.contents import UnknownLines
 
 HEADER = json.dumps({"type": "header", "dynx_run": 1, "torch": "2"})
 

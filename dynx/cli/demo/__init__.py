@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dynx.cli import run
+from dynx.cli.command import Subparsers
 from dynx.cli.run_file import DEFAULT
-
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
 
 
 def add_to(commands: Subparsers) -> None:

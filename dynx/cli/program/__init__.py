@@ -45,14 +45,8 @@ def prepare(
 ) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Set `sys.argv` for a program; return a function that loads its code object, and its empty `__main__` module.
 
-    Args:
-        target: a script, a module, code, or `-` for standard input; None if the command line has none.
-        rest: the arguments of the program.
-        option: `-m` or `-c`, as for `python`.
-        usage: the command line that the error suggests if there is no such script; by default a call of `dynx run`.
-
-    Raises:
-        UsageError: there is no such program.
+    `target` is a script, a module, code, or `-` for standard input; None if the command line has none. `option` is `-m` or
+    `-c`, as for `python`. Raises UsageError if there is no such program; if a script is missing, the error suggests `usage`.
     """
     if target is None:
         example = usage or "dynx run train.py, dynx run -m package, or dynx run -c 'import model; model.main()'"
@@ -83,12 +77,8 @@ def shortened(code: str) -> str:
 def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Return a function that loads the code of a file, and an empty `__main__` module for it.
 
-    Args:
-        target: The path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file.
-        usage: The command line that the error suggests if there is no such file; by default that of running a module.
-
-    Raises:
-        UsageError: There is no such file.
+    `target` is the path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file. Raises
+    UsageError if there is none; the error suggests the command line `usage`, by default that of running a module.
     """
     path = Path(target)
     if not path.exists():
@@ -102,10 +92,9 @@ def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeTy
         if not path.is_file():
             raise UsageError(f"the folder {target} has no __main__.py\n  name a file in it")
     file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
-    module = _main_module(file)
     is_compiled = path.suffix == ".pyc"
     loader = SourcelessFileLoader("__main__", file) if is_compiled else SourceFileLoader("__main__", file)
-    module.__loader__ = loader
+    module = _main_module(file, __loader__=loader)
     if not sys.flags.safe_path:
         sys.path[0] = str(folder) if folder is not None else _folder_of(target)
     if is_compiled:
@@ -119,21 +108,15 @@ def _load_archive(importer: zipimport.zipimporter, path: Path) -> tuple[Callable
     spec = importer.find_spec("__main__")
     if spec is None:
         raise UsageError(f"the archive {path} has no __main__.py\n  name another file")
-    module = _main_module(spec.origin)
-    vars(module).update(__spec__=spec, __package__="", __loader__=importer, __cached__=spec.cached)
+    module = _main_module(spec.origin, __spec__=spec, __package__="", __loader__=importer, __cached__=spec.cached)
     if not sys.flags.safe_path:
         sys.path[0] = os.path.abspath(path)
-    return lambda: _code_of(importer), module
-
-
-def _code_of(loader: Any) -> types.CodeType:
-    code: types.CodeType = loader.get_code("__main__")
-    return code
+    return lambda: importer.get_code("__main__"), module
 
 
 def _compiled_code(loader: Any) -> types.CodeType:
     try:
-        return _code_of(loader)
+        return loader.get_code("__main__")
     except (ImportError, EOFError):
         raise RuntimeError("Bad magic number in .pyc file") from None  # as Python says
 
@@ -173,10 +156,10 @@ def compile_file(source: bytes, file: str) -> types.CodeType:
         raise
 
 
-def _main_module(file: str | None) -> types.ModuleType:
-    """Create an empty `__main__` module with the same globals that Python sets."""
+def _main_module(file: str | None, **more: Any) -> types.ModuleType:
+    """Create an empty `__main__` module with the same globals that Python sets; `more` depend on the kind of program."""
     module = types.ModuleType("__main__")
-    vars(module).update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
+    vars(module).update({"__file__": file, "__builtins__": builtins, "__cached__": None, "__annotations__": {}, **more})
     return module
 
 
@@ -200,8 +183,7 @@ def load_code(source: str) -> tuple[Callable[[], types.CodeType], types.ModuleTy
 def load_stdin() -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Read standard input; return a function that compiles it, and an empty `__main__` module for it, as `python -` does."""
     source = sys.stdin.buffer.read() if sys.stdin is not None else b""
-    module = _main_module("<stdin>")
-    module.__loader__ = BuiltinImporter
+    module = _main_module("<stdin>", __loader__=BuiltinImporter)
 
     def load() -> types.CodeType:
         code = compile(source, "<stdin>", "exec", dont_inherit=True)
@@ -224,8 +206,7 @@ def _show_in_tracebacks(code: types.CodeType, source: str) -> None:
 def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Return a function that loads the code object of a module, and an empty `__main__` module for it, as `python -m` does.
 
-    Raises:
-        UsageError: There is no such module, or it has no code.
+    Raises UsageError if there is no such module, or if it has no code.
     """
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd()
@@ -238,6 +219,5 @@ def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleTy
     loader: Any = spec.loader if spec is not None else None
     if spec is None or not hasattr(loader, "get_code"):
         raise UsageError(f"no module named {name} that can be run\n  to run a file: dynx run path/to/file.py")
-    module = _main_module(spec.origin)
-    vars(module).update(__spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
+    module = _main_module(spec.origin, __spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
     return lambda: loader.get_code(spec.name), module

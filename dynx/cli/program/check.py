@@ -7,14 +7,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dynx.cli.command import Subparsers
 from dynx.cli.program import target
 from dynx.cli.program.tracebacks import of_program
+from dynx.cli.screen import print_record
 from dynx.errors import UsageError
-
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
 
 _EPILOG = """\
 The input factory is called without arguments and returns a list with the arguments of each call: a tuple of positional
@@ -69,7 +68,6 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     """Return a function that imports the user's module, checks the function, prints the report and returns the exit code."""
 
     def run() -> int:
-        from dynx.cli.screen import show
         from dynx.effects import check
 
         try:
@@ -91,10 +89,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         except Exception as error:  # noqa: BLE001 - of the user's module or input factory; 1 would say that something differs
             traceback.print_exception(error.with_traceback(of_program(error.__traceback__)))
             return 2
-        if arguments.json:
-            print(report.to_json())
-        else:
-            show(report)
+        print_record(report, as_json=arguments.json)
         return 0 if report.ok else 1
 
     return run

@@ -8,13 +8,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from dynx.cli import program
+from dynx.cli.command import Subparsers
 from dynx.cli.numbers import number
+from dynx.cli.screen import print_record
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
     from dynx.fix import Program
-    from dynx.records.fix_report import FixReport
     from dynx.records.trial import Trial
 
 _EPILOG = """\
@@ -81,7 +81,9 @@ def act(arguments: argparse.Namespace) -> int:
         on_trial=lambda trial: say(_line(trial)),
         allow_writes=arguments.allow_writes,
     )
-    _print(report, as_json=arguments.json)
+    print_record(report, as_json=arguments.json)
+    if report.diff and not arguments.json:
+        print(report.diff, end="")
     if arguments.apply and report.diff:
         for file in fix.apply(report, force=arguments.force):
             _say(f"wrote {os.path.relpath(file)}")
@@ -106,14 +108,3 @@ def _say(text: str) -> None:
 def _line(trial: Trial) -> str:
     verdict = "kept: " if trial.is_kept else ""
     return f"{trial.rule} {trial.location.own}: {trial.fix.code}: {verdict}{trial.result}"
-
-
-def _print(report: FixReport, *, as_json: bool) -> None:
-    if as_json:
-        print(report.to_json())
-        return
-    from dynx.cli.screen import show
-
-    show(report)
-    if report.diff:
-        print(report.diff, end="")

@@ -10,12 +10,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dynx.cli import program
+from dynx.cli.command import Subparsers
 from dynx.cli.program.target import FORMS, parse
 from dynx.cli.program.tracebacks import hide_our_frames
+from dynx.cli.screen import print_record
 from dynx.errors import DynxError, UsageError
 
 if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
     from dynx.records import Shown
 
 
@@ -80,9 +81,6 @@ def watched(arguments: argparse.Namespace, command: str) -> Callable[[ReportOf],
 
 
 def _print_report(report_of: ReportOf, module: ModuleType, found: _Named, *, as_json: bool) -> int:
-    """Print the report about a function of a program, and return the exit code."""
-    from dynx.cli.screen import show
-
     first, *rest = found.function.split(".")
     target = vars(module).get(first)
     for attribute in rest:
@@ -92,16 +90,11 @@ def _print_report(report_of: ReportOf, module: ModuleType, found: _Named, *, as_
     except DynxError as error:
         print(f"dynx: {error}", file=sys.stderr)
         return 2
-    if as_json:
-        print(report.to_json())
-    else:
-        show(report)
+    print_record(report, as_json=as_json)
     return 0
 
 
 class _Named(NamedTuple):
-    """The program of a command line, and the name of a function in it."""
-
     program: str | None
     option: str  # `-m` or `-c`, as for `python`
     function: str

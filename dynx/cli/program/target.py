@@ -31,7 +31,7 @@ def parse(text: str, command: str) -> Target:
     file, colons, function = text.rpartition("::")
     if colons and file and function:
         if not os.path.exists(file) and _is_module_name(file) and not file.endswith(".py"):
-            raise UsageError(f"there is no file {file}{_forms(command, f'{file}:{function}')}")
+            raise UsageError(f"there is no file {file}\n  name {FORMS}, for example: {command} {file}:{function}")
         return Target(file, function, is_module=False)
     module, colon, function = text.partition(":")
     if colon and function and not colons and _is_module_name(module) and not module.endswith(".py"):
@@ -39,11 +39,7 @@ def parse(text: str, command: str) -> Target:
     name, wanted = text.rstrip(":").partition(":")[0] or "train.py", function.strip(":") or "function"
     is_module = not name.endswith(".py") and not os.path.exists(name) and _is_module_name(name)
     example = f"{name}{':' if is_module else '::'}{wanted}"
-    raise UsageError(f"the target {text} is not of the form {FORMS}{_forms(command, example, but_forms=True)}")
-
-
-def _forms(command: str, example: str, *, but_forms: bool = False) -> str:
-    return f"\n  for example: {command} {example}" if but_forms else f"\n  name {FORMS}, for example: {command} {example}"
+    raise UsageError(f"the target {text} is not of the form {FORMS}\n  for example: {command} {example}")
 
 
 def _is_module_name(text: str) -> bool:
@@ -53,10 +49,8 @@ def _is_module_name(text: str) -> bool:
 def load(target: Target, command: str) -> tuple[ModuleType, Any]:
     """Import the module of a target, without running it as a program; return the module and the function.
 
-    A file is imported under the name that other modules use for it: `package.steps` in a package, else `steps`.
-
-    Raises:
-        UsageError: There is no such file, module or function.
+    A file is imported under the name that other modules use for it: `package.steps` in a package, else `steps`. Raises
+    UsageError if there is no such file, module or function.
     """
     module = _imported(target.program, command) if target.is_module else _imported_file(target.program, command)
     return module, attribute(module, target.function, target.program)
@@ -74,7 +68,6 @@ def attribute(module: ModuleType, path: str, name: str) -> Any:
 
 
 def _imported(name: str, command: str) -> ModuleType:
-    """Import a module from the current folder or from an installed package."""
     _search_in(os.getcwd())
     try:
         return import_module(name)

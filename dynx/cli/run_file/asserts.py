@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dynx.cli.command import Subparsers
 from dynx.cli.numbers import number
 from dynx.cli.run_file import DEFAULT, UNREADABLE, load
 from dynx.errors import UnknownRule, UsageError
 
-if TYPE_CHECKING:
-    from dynx._run import Run
-    from dynx.cli.command import Subparsers
-
-
-# properties of a run that have an option --max-NAME
-_LIMITS = ("compiles", "recompiles", "graph_breaks", "gave_up", "eager", "findings")
-_HELP = {
+_LIMITS = {  # properties of a run that have an option --max-NAME
     "compiles": "number of compilations",
     "recompiles": "number of recompiles",
     "graph_breaks": "number of graph breaks",
@@ -30,8 +23,8 @@ _HELP = {
 def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser("assert", help="check a saved run: exit code 1 if it exceeds a limit, 3 if it is damaged")
     parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
-    for name in _LIMITS:
-        parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N", help=_HELP[name])
+    for name, text in _LIMITS.items():
+        parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N", help=text)
     parser.add_argument(
         "--max-compile-seconds",
         type=number("a number of seconds", lambda seconds: seconds >= 0),
@@ -50,14 +43,6 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _why(run: Run) -> str:
-    """Return the reason why the run compiled nothing; if there are several reasons, the first."""
-    from dynx.report._uncompiled import why
-    from dynx.report._wrap import ordinary
-
-    return ordinary(why(run)[0].reason)
-
-
 def act(arguments: argparse.Namespace) -> int:
     from dynx.advice import RULES
 
@@ -71,8 +56,8 @@ def act(arguments: argparse.Namespace) -> int:
     run = load(arguments.file)  # prints a warning for each problem
     if run.problems or run.unknown:
         kinds = ", ".join(sorted({str(record.get("type")) for record in run.unknown}))
-        why = run.problems[0] if run.problems else f"it has records of an unknown kind, {kinds}: upgrade dynx"
-        print(f"UNREADABLE {arguments.file}: {why}\n  nothing was checked")
+        problem = run.problems[0] if run.problems else f"it has records of an unknown kind, {kinds}: upgrade dynx"
+        print(f"UNREADABLE {arguments.file}: {problem}\n  nothing was checked")
         return UNREADABLE
     failures = [
         f"{name.replace('_', ' ')}: {len(getattr(run, name))}, at most {limit} allowed"
@@ -92,7 +77,10 @@ def act(arguments: argparse.Namespace) -> int:
         if compile.outcome == "failed"
     ]
     if all(compile.outcome == "skipped" for compile in run.compiles):
-        failures.append(f"VACUOUS: the run compiled nothing, so nothing was checked: {_why(run)}")
+        from dynx.report._uncompiled import why
+        from dynx.report._wrap import ordinary
+
+        failures.append(f"VACUOUS: the run compiled nothing, so nothing was checked: {ordinary(why(run)[0].reason)}")
     if not run.is_complete:
         failures.append("the run did not finish: the file has no end record")
     for failure in failures:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dynx.cli.command import Subparsers
 from dynx.cli.numbers import number
 from dynx.cli.run_file import UNREADABLE, load
-
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
+from dynx.cli.screen import print_record
 
 
 def add_to(commands: Subparsers) -> None:
@@ -33,12 +31,7 @@ def add_to(commands: Subparsers) -> None:
 def act(arguments: argparse.Namespace) -> int:
     before, after = load(arguments.before), load(arguments.after)
     diff = before.diff(after)
-    if arguments.json:
-        print(diff.to_json())
-    else:
-        from dynx.cli.screen import show
-
-        show(diff)
+    print_record(diff, as_json=arguments.json)
     if any(run.problems or run.unknown for run in (before, after)):
         return UNREADABLE
     is_slower = arguments.max_slower is not None and diff.slower > arguments.max_slower

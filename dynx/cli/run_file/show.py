@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dynx.cli.command import Subparsers
 from dynx.cli.run_file import DEFAULT, add_top, load
-
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
+from dynx.cli.screen import show
 
 
 def add_to(commands: Subparsers) -> None:
@@ -27,7 +25,6 @@ def act(arguments: argparse.Namespace) -> int:
         print(run.to_json())
         return 0
     from dynx.cli.run_file.children import report
-    from dynx.cli.screen import show
 
     show(report(run, arguments.file, full=arguments.full, top=arguments.top))
     return 0

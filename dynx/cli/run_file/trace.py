@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dynx.cli.command import Subparsers
 from dynx.cli.run_file import DEFAULT, load
-
-if TYPE_CHECKING:
-    from dynx.cli.command import Subparsers
 
 
 def add_to(commands: Subparsers) -> None:

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import CodeType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.cache import guard_tree
 from dynx._torch.cache.entries import entries_of
-from dynx.guards._cache.on_compile import on_compiled
-from dynx.guards._cache.owner import CacheOwner, cache_owner
+from dynx.guards._cache.owner import CacheOwner, cache_owner, on_compiled
 
 
 class Counter:
@@ -101,19 +100,12 @@ def count_hits(fn: Any) -> HitCount:
     return HitCount(cache_owner(fn))
 
 
-class _Start(NamedTuple):
-    """The counter of a cache entry, and the number of calls that it had counted before the `with` block."""
-
-    counter: Counter
-    calls: int
-
-
 class HitCount(Handle, Mapping[str, int]):
     """A mapping from compile id to the number of calls that ran that cache entry while the `with` block was open."""
 
     def __init__(self, owner: CacheOwner) -> None:
         self._owner = owner
-        self._starts: dict[str, _Start] = {}
+        self._starts: dict[str, tuple[Counter, int]] = {}  # counters, with what they had counted before the `with` block
         self._result: dict[str, int] | None = None
         self._subscription: hooks.Subscription | None = None
 
@@ -135,10 +127,10 @@ class HitCount(Handle, Mapping[str, int]):
         if counter is None:
             counter = _counters[guards] = Counter()
             guard_tree.add_last(guards, counter.tick, "counts hits")
-        self._starts[compile_id] = _Start(counter, counter.calls)
+        self._starts[compile_id] = counter, counter.calls
 
     def _calls_so_far(self) -> dict[str, int]:
-        return {compile_id: start.counter.calls - start.calls for compile_id, start in self._starts.items()}
+        return {compile_id: counter.calls - before for compile_id, (counter, before) in self._starts.items()}
 
     def _calls(self) -> dict[str, int]:
         return self._result if self._result is not None else self._calls_so_far()

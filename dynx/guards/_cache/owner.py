@@ -1,4 +1,4 @@
-"""Decide which cache entries belong to a callable.
+"""Decide which cache entries belong to a callable, and notify a listener of its new ones.
 
 torch compiles built-in modules, callable objects and some decorated functions in one wrapper, so that their cache entries are
 all attached to the wrapper's code object.
@@ -7,15 +7,22 @@ all attached to the wrapper's code object.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
 
-from dynx._torch.cache.entries import with_resume_functions
+from dynx._torch import hooks
+from dynx._torch.cache.entries import guards_of_result, with_resume_functions
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.guard_tree import tree_of
+from dynx._torch.capabilities import hook_point
+from dynx._torch.compilation.frame import compile_call
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.compilation.wrappers import is_shared
+from dynx._torch.hooks import After
+from dynx._torch.tracing.line_hook import original_code
+from dynx._trace.dispatch import trouble
 from dynx._trace.guards.records import node_of
 from dynx.guards._cache.target import codes_of, user_code_of
 
@@ -61,3 +68,26 @@ def cache_owner(fn: Any) -> CacheOwner:
     called = unwrapped.module if unwrapped.module is not None else unwrapped.through("compiled", "decorator")
     class_name = None if hasattr(called, "__code__") else str(type(called))
     return CacheOwner(tuple(map(ref, codes)), class_name, None if user_code is None else id(user_code))
+
+
+def on_compiled(owner: CacheOwner, listener: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
+    """Call `listener` with compile id and guard manager of each new cache entry of a callable and its resume functions.
+
+    `what` names the feature (`"count_hits"`) in the record of an error that the listener raises. The returned subscription ends
+    the calls with `remove()`.
+    """
+
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+        call = compile_call(args, kwargs)
+        compiled_codes = call.code, original_code(call.code)
+        if not any(owned is code for owned in owner.codes for code in compiled_codes):
+            return None
+
+        def after(result: Any, raised: BaseException | None) -> None:
+            guards = None if raised is not None else guards_of_result(result)
+            if guards is not None and owner.has(guards, call.code):
+                listener(call.id, guards)
+
+        return after
+
+    return hooks.subscribe(hook_point("compile"), before, on_error=lambda hook, error: trouble(what, error))

@@ -18,6 +18,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorT
 from typing import Any
 from weakref import ref
 
+from dynx._bytecode.cells import is_filled
 from dynx._bytecode.globals_read import codes_in, globals_read
 from dynx._reading.user_location import owner_of_file
 
@@ -169,14 +170,15 @@ class _Reader:
         if not _READERS.isdisjoint(read := globals_read(fn)) or not _NAMES_OF_GLOBALS.isdisjoint(names):
             return self._by_identity(fn, f"{name} reads globals by names that it computes, and")
         defaults = (*(fn.__defaults__ or ()), *sorted((fn.__kwdefaults__ or {}).items()))
-        closure = zip(code.co_freevars, fn.__closure__ or (), strict=True)
+        contents = [cell.cell_contents if is_filled(cell) else _ABSENT for cell in fn.__closure__ or ()]
+        closure = zip(code.co_freevars, contents, strict=True)
         attributes = (*sorted(vars(fn).items()), *_attributes_of(fn))
         return (
             FunctionType,
             code.co_filename,
             code,
             tuple(self.read(default, f"a default of {name}") for default in defaults),
-            tuple(self.read(_content(cell), f"{cell_name!r}, which {name} closes over") for cell_name, cell in closure),
+            tuple(self.read(content, f"{variable!r}, which {name} closes over") for variable, content in closure),
             tuple((attribute, self.read(value, f"{name}.{attribute}")) for attribute, value in attributes),
             tuple((path, self.read(value, f"{'.'.join(path)!r}, which {name} reads")) for path, value in sorted(read.items())),
         )
@@ -209,13 +211,6 @@ def _is_comparable(value: Any) -> bool:
         return (value == value) is True
     except Exception:  # noqa: BLE001 - the user's `__hash__` and `__eq__`
         return False
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _ABSENT
 
 
 def _is_library_file(file: str) -> bool:

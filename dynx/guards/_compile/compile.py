@@ -239,17 +239,11 @@ class _Context:
         )
 
     def _keyed_backend(self, key: _CompileKey) -> Any:
-        settings = {
-            **self._settings,
-            **(config_values(of_inductor=self._may_use_inductor()) if self._arguments.guard_config else {}),
-        }
-        settings["key"] = self._arguments.key
+        values = config_values(of_inductor=self._may_use_inductor()) if self._arguments.guard_config else {}
+        settings = {**self._settings, **values, "key": self._arguments.key}
         texts = {"backend": text_of(self._arguments.backend), **{name: show_value(value) for name, value in settings.items()}}
-        return backend_key.keyed_backend(
-            self._torch_backend,
-            CacheKey(key, texts, self._isolation),
-            lambda: _CompileKey(self._value(), key.config),
-        )
+        cache_key = CacheKey(key, texts, self._isolation)
+        return backend_key.keyed_backend(self._torch_backend, cache_key, lambda: _CompileKey(self._value(), key.config))
 
 
 def _no_operation(*_: Any, **__: Any) -> None: ...

@@ -33,8 +33,7 @@ class Keyed:
 
     def __call__(self, graph_module: Any, example_inputs: Any, **options: Any) -> Callable[..., Any]:
         self._is_shared = self.shared_key() is not None
-        compiled: Callable[..., Any] = self.backend(graph_module, example_inputs, **options)
-        return compiled
+        return self.backend(graph_module, example_inputs, **options)
 
     def shared_key(self) -> Hashable | None:
         """Return the key under which this object is shared; None if the backend has changed since the key was computed."""

@@ -7,6 +7,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
+from dynx._bytecode.cells import is_filled
 from dynx._bytecode.globals_read import codes_in
 
 # attributes and methods of a GraphModule, its graph and nodes, and of lists, that compile nothing
@@ -26,17 +27,9 @@ def reaches_inductor(backend: Any) -> bool:
         return reaches_inductor(backend.func) or not all(type(argument) in _PLAIN for argument in arguments)
     if type(backend) is not FunctionType or vars(backend):
         return True
-    cells = [cell.cell_contents for cell in backend.__closure__ or () if _is_filled(cell)]
+    cells = [cell.cell_contents for cell in backend.__closure__ or () if is_filled(cell)]
     values = [*cells, *(backend.__defaults__ or ()), *(backend.__kwdefaults__ or {}).values()]
     codes = codes_in(backend.__code__)
     names = {name for code in codes for name in code.co_names}
     calls = any(instruction.opname in _CALLS for code in codes for instruction in dis.get_instructions(code))
     return calls or not names <= _HARMLESS or not all(type(value) in _PLAIN for value in values)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True

@@ -8,8 +8,7 @@ from weakref import WeakSet
 from dynx._handle import Handle
 from dynx._torch.cache import dict_tags, eviction
 from dynx._torch.compilation.wrappers import is_shared
-from dynx.guards._cache.on_compile import on_compiled
-from dynx.guards._cache.owner import CacheOwner
+from dynx.guards._cache.owner import CacheOwner, on_compiled
 
 
 class Marking(Handle):

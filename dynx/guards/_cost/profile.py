@@ -20,7 +20,7 @@ from dynx.guards._cache.hits import not_counting
 from dynx.guards._cache.owner import CacheOwner, cache_owner
 from dynx.guards._cache.target import definition_of, location_of
 from dynx.guards._cost.dict_tags import Marking
-from dynx.guards._cost.settings import DICT_TAGS, FrameSettings, plan, settings
+from dynx.guards._cost.settings import DICT_TAGS, plan, settings
 from dynx.records import CostNode, FrameCost, GuardCosts, GuardNode, GuardSetting, Location
 from dynx.records.record import IN_PROCESS
 
@@ -107,7 +107,7 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
         location,
         _nanoseconds(call),
         tuple(frame.cost() for frame in frames),
-        settings([FrameSettings(frame.planned, frame.times) for frame in frames]),
+        settings([(frame.planned, frame.times) for frame in frames]),
         owner=owner,
     )
 
@@ -139,7 +139,7 @@ def _measured_frames(call: Callable[[], object], runs: list[RawEntry]) -> list[_
         if (key := id(run.entry.guards)) not in frames:
             with not_counting(run.entry.guards):
                 frames[key] = frame = _Frame(run, max(1, counts[key]))
-                frame.measure(_GUARD_SECONDS / len(counts))
+                frame.timing.measure(_GUARD_SECONDS / len(counts))
 
     frames_run(call, runs, measure)
     for frame in frames.values():
@@ -152,24 +152,19 @@ def _measured_frames(call: Callable[[], object], runs: list[RawEntry]) -> list[_
 
 
 class _Frame:
-    """A frame of the profiled call, with the times of its guards."""
-
     def __init__(self, run: FrameRun, times: int) -> None:
         self.entry, self.times = run.entry, times  # times: how often the call runs the entry
         tree = tree_of(run.entry.guards)
         facts = subscribers.facts_of(run.entry.compile_id, run.entry.guards)
         self._guards = node_of(tree, run.entry.code, facts.requests if facts is not None else None)
-        self._timing = GuardTimes(tree, run.locals)
-        self.planned = plan(self._timing, tree, self._guards, run.locals, run.globals)
+        self.timing = GuardTimes(tree, run.locals)
+        self.planned = plan(self.timing, tree, self._guards, run.locals, run.globals)
         self.hold = bool(tree.manager.check(dict(run.locals)))
 
-    def measure(self, seconds: float) -> None:
-        self._timing.measure(seconds)
-
     def cost(self) -> FrameCost:
-        tree = _cost(self._timing.parts(), self._guards)
+        tree = _cost(self.timing.parts(), self._guards)
         code = self.entry.code
-        return FrameCost(self.entry.compile_id, location_of(code), self._timing.whole, tree, self.times, resumed_at(code))
+        return FrameCost(self.entry.compile_id, location_of(code), self.timing.whole, tree, self.times, resumed_at(code))
 
 
 def _cost(timed: TimedNode, node: GuardNode) -> CostNode:

@@ -41,24 +41,12 @@ class Planned(NamedTuple):
     dropped: Counter[str]  # numbers of guards by kind
 
 
-class FrameSettings(NamedTuple):
-    """The settings that were timed for a frame of the profiled call."""
-
-    planned: list[Planned]  # the setting in use first
-    times: int  # how often a call runs the frame
-
-
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the settings of torch's guards to compare for a frame; add to the timer a copy of the guards with each setting.
+    """List the settings of torch's guards to compare for a frame, the one in use first; add copies of the guards to `times`.
 
-    Args:
-        times: The timer of the frame's guards.
-        tree: torch's guard tree.
-        guards: The same tree as a record.
-        locals: The locals of the frame, for which the guards hold.
-        globals: The globals of the frame.
+    `tree` is torch's guard tree, `guards` the same tree as a record; the guards hold for the `locals` of the frame.
     """
     total = sum(len(node.guards) for _, node in guards.walk())
     planned = [Planned(IN_USE, lambda: times.whole, total, Counter())]
@@ -77,14 +65,17 @@ def plan(
     return planned
 
 
-def settings(frames: Sequence[FrameSettings]) -> tuple[GuardSetting, ...]:
-    """Sum the measurements of each setting over all frames: the setting in use first, then the others, cheapest first."""
+def settings(frames: Sequence[tuple[list[Planned], int]]) -> tuple[GuardSetting, ...]:
+    """Sum the measurements of each setting over all frames: the setting in use first, then the others, cheapest first.
+
+    A frame is the list of its settings, as `plan` returns it, and how often a call runs the frame.
+    """
     results = []
-    for name in dict.fromkeys(setting.name for frame in frames for setting in frame.planned):
+    for name in dict.fromkeys(setting.name for planned, _ in frames for setting in planned):
         ns, kept, dropped = 0.0, 0, Counter[str]()
-        for frame in frames:
-            setting = next((setting for setting in frame.planned if setting.name == name), frame.planned[0])
-            ns, kept, dropped = ns + setting.ns() * frame.times, kept + setting.kept, dropped + setting.dropped
+        for planned, times in frames:
+            setting = next((setting for setting in planned if setting.name == name), planned[0])
+            ns, kept, dropped = ns + setting.ns() * times, kept + setting.kept, dropped + setting.dropped
         if name in (IN_USE, DICT_TAGS) or dropped:
             results.append(_setting(name, ns, kept, dropped))
     return (results[0], *sorted(results[1:], key=lambda setting: setting.ns))

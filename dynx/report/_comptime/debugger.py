@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dynx.records import FrameState, TracedGuard, TraceState
 from dynx.report import _words as words
-from dynx.report._comptime.frame import marked
+from dynx.report._comptime.frame import marked, text_of
 from dynx.report._grid import Column, Grid, named
 from dynx.report._wrap import ordinary
 
@@ -17,12 +17,8 @@ from dynx.report._wrap import ordinary
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
     """Render the line at which the debugger stopped: location, node and guard counts, source.
 
-    Args:
-        state: the state of Dynamo before it traced one instruction.
-        level: the index of the selected frame; 0 is the innermost.
-        why: the reason if the instruction breaks the graph, else an empty text.
-        ago: how many instructions Dynamo has traced since that state.
-        exact: underlines the instruction in the line.
+    `level` is the index of the selected frame, 0 the innermost. `why` is the reason if the instruction breaks the graph, else
+    empty. `ago` is how many instructions Dynamo has traced since `state`. `exact` underlines the instruction in the line.
     """
     frame = state.frames[level]
     attempt = f" attempt {state.attempt}" if state.attempt else ""
@@ -34,7 +30,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
     head = Text.assemble((f"{_line(frame)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim"))
     if ago:
         head.append(f"  {words.plural(ago, 'instruction')} back", style="yellow")
-    line = marked(_text(frame), frame) if exact else Text(_text(frame) or f"(no source) {frame.instruction}")
+    line = marked(text_of(frame), frame) if exact else Text(text_of(frame) or f"(no source) {frame.instruction}")
     reason = [Text(f"graph break: {why}", style="bold red")] if why else []
     return Group(*reason, head, Text.assemble(("-> ", "bold"), line[_indent(frame) :]))
 
@@ -71,13 +67,11 @@ def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
 
 def guards(guards: list[TracedGuard]) -> RenderableType:
     """Render guards: kind, source, and the line of code that requested each, "ambient" if there is none."""
-    places = (words.place(guard.location) if guard.location is not None else "ambient" for guard in guards)
-    rows = [
-        (Text(guard.kind, style="dim"), Text(guard.source), Text(where, style="dim"))
-        for guard, where in zip(guards, places, strict=True)
-    ]
-    columns = (Column(kind="whole"), Column(), Column())
-    return Grid(columns, rows) if guards else Text("no guards yet", style="dim")
+    if not guards:
+        return Text("no guards yet", style="dim")
+    places = [words.place(guard.location) if guard.location is not None else "ambient" for guard in guards]
+    rows = [(Text(guard.kind, "dim"), Text(guard.source), Text(at, "dim")) for guard, at in zip(guards, places, strict=True)]
+    return Grid((Column(kind="whole"), Column(), Column()), rows)
 
 
 def frames(state: TraceState, level: int) -> RenderableType:
@@ -86,7 +80,7 @@ def frames(state: TraceState, level: int) -> RenderableType:
     for number, frame in reversed(list(enumerate(state.frames))):
         arrow = "-> " if number == level else "   "
         place = f"{_line(frame)}  {frame.location.function}"
-        lines.append(Text.assemble((arrow, "bold"), (place, "cyan"), f"  {_text(frame).strip()}"))
+        lines.append(Text.assemble((arrow, "bold"), (place, "cyan"), f"  {text_of(frame).strip()}"))
     return Group(*lines)
 
 
@@ -94,11 +88,6 @@ def _line(frame: FrameState) -> str:
     return ordinary(words.line(frame.location))  # the terminal wraps it
 
 
-def _text(frame: FrameState) -> str:
-    offset = frame.location.line - frame.first_line
-    return frame.source[offset] if 0 <= offset < len(frame.source) else ""
-
-
 def _indent(frame: FrameState) -> int:
-    text = _text(frame)
+    text = text_of(frame)
     return len(text) - len(text.lstrip())

@@ -23,9 +23,14 @@ def source(frame: FrameState) -> RenderableType:
 
 def line(frame: FrameState) -> RenderableType:
     """Render the source line of the traced instruction, with the line number."""
+    number = (f"  {frame.location.line:>4}  ", "dim")
+    return Text.assemble(number, marked(text_of(frame), frame), no_wrap=True, overflow="ellipsis")
+
+
+def text_of(frame: FrameState) -> str:
+    """Return the source line of the traced instruction; empty if the record does not have it."""
     offset = frame.location.line - frame.first_line
-    text = frame.source[offset] if 0 <= offset < len(frame.source) else ""
-    return Text.assemble((f"  {frame.location.line:>4}  ", "dim"), marked(text, frame), no_wrap=True, overflow="ellipsis")
+    return frame.source[offset] if 0 <= offset < len(frame.source) else ""
 
 
 def marked(text: str, frame: FrameState) -> Text:

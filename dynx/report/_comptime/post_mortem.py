@@ -13,17 +13,16 @@ from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._comptime.frame import line, parts, source
 from dynx.report._grid import named
+from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
 
 _GUARDS = 6  # number of guards shown: the newest ones, which the code right before the graph break requested
 
 
 def screen(states: tuple[BreakState, ...]) -> RenderableType:
-    """Render the state of the trace at each graph break for a terminal."""
-    parts: list[RenderableType] = []
-    for number, state in enumerate(states, 1):
-        parts += [Text(""), *_state(number, state)] if parts else [*_state(number, state)]
-    return Group(*parts) if parts else Text("no graph break and no compile error was seen", style="dim")
+    """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with source lines."""
+    parts = [part for number, state in enumerate(states, 1) for part in (Text(""), *_state(number, state))]
+    return Trimmed(Group(*parts[1:]) if parts else Text("no graph break and no compile error was seen", style="dim"))
 
 
 def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
@@ -31,9 +30,10 @@ def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
     yield Wrapped(Text.assemble((f"post-mortem {number}  ", "bold"), (state.reason, "bold"), (f"  [{state.id}]{met}", "dim")))
     for depth, frame in enumerate(state.frames):
         yield Padding(Group(*_frame(frame, innermost=depth == 0)), (0, 0, 0, 2))
+    operations = max(0, len(state.graph.splitlines()) - 1)
     yield named(
         [
-            ("graph", Text(f"{words.plural(_operations(state), 'line')} of code so far")),
+            ("graph", Text(f"{words.plural(operations, 'line')} of code so far")),
             *((label, Text(text)) for label, text in _guards(state)),
             *(("torch", Text(hint, style="green")) for hint in state.hints),
         ],
@@ -54,10 +54,6 @@ def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
 
 
-def _operations(state: BreakState) -> int:
-    return max(0, len(state.graph.splitlines()) - 1)
-
-
 def _guards(state: BreakState) -> Iterator[tuple[str, str]]:
     named = [guard for guard in state.guards if guard.source]
     label = f"{len(state.guards)} guards"
@@ -74,14 +70,7 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
 
     The id of the HTML element of each state is `anchor` followed by the number of the state, from 1.
     """
-    return styles.page(
-        "post_mortem.html",
-        states=states,
-        anchor=anchor,
-        where=words.where,
-        lines=_lines,
-        values=_values,
-    )
+    return styles.page("post_mortem.html", states=states, anchor=anchor, where=words.where, lines=_lines, values=_values)
 
 
 def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:

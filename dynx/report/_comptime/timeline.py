@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from dynx.records.timeline import LineCost, TracedCompile
+from dynx.records.comptime import LineCost, TracedCompile
 from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._grid import Column, Grid
+from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
 
 _SHOWN = 20  # source lines shown on a terminal
@@ -25,14 +26,14 @@ _COLUMNS = (
 def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
     """Render for a terminal the total times, and the source lines that Dynamo took longest to trace."""
     if not compiles:
-        return Text("nothing was traced", style="dim")
+        return Trimmed(Text("nothing was traced", style="dim"))
     more = len(lines) - _SHOWN
     rest = [Text(f"and {more} more lines", style="dim")] if more > 0 else []
-    return Group(Wrapped(Text("   ".join(summary(compiles)), style="bold")), Text(""), _table(lines[:_SHOWN]), *rest)
+    total = Wrapped(Text("   ".join(summary(compiles)), style="bold"))
+    return Trimmed(Group(total, Text(""), _table(lines[:_SHOWN]), *rest))
 
 
 def _table(lines: Iterable[LineCost]) -> Grid:
-    """Return a table with one row for each source line."""
     rows = [
         (
             Text(words.seconds(line.seconds)),
@@ -67,7 +68,7 @@ def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
         files=_by_function(lines),
         seconds=words.seconds,
         names=_names,
-        guards=_guards,
+        guards=lambda line: [f"{guard.kind} {guard.source}".strip() for guard in line.guards],
         bar=styles.bar,
     )
 
@@ -77,7 +78,8 @@ def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tup
     most = max((line.seconds for line in lines), default=0.0) or 1.0
     groups: dict[str, list[LineCost]] = {}
     for line in lines:
-        groups.setdefault(f"{line.location.function}  {_file(line)}", []).append(line)
+        file = words.line(line.location).rpartition(":")[0]
+        groups.setdefault(f"{line.location.function}  {file}", []).append(line)
     functions = []
     for title, rows in groups.items():
         ordered = sorted(rows, key=lambda line: line.location.line)
@@ -85,15 +87,7 @@ def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tup
     return sorted(functions, key=lambda function: -function[1])
 
 
-def _file(line: LineCost) -> str:
-    return words.line(line.location).rpartition(":")[0]
-
-
 def _names(values: Iterable[str]) -> str:
     named = list(values)
     more = f" … {len(named)} in all" if len(named) > _NAMES else ""
     return ", ".join(named[:_NAMES]) + more
-
-
-def _guards(row: LineCost) -> list[str]:
-    return [f"{guard.kind} {guard.source}".strip() for guard in row.guards]

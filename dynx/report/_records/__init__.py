@@ -27,6 +27,7 @@ from dynx.report import _styles as styles
 from dynx.report._grid import Column, Grid
 from dynx.report._records import cache_keys, check, cudagraphs, effects, fix, guards, profiles, run_diff, saved, symbols
 from dynx.report._records.block import Block
+from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the remaining rows
@@ -35,7 +36,7 @@ _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the r
 def screen(record: Shown) -> RenderableType:
     """Render a record for a terminal, as blocks of a title, a table and notes."""
     parts = [part for block in _blocks(record) for part in (Text(""), *_parts(block))]
-    return Group(*parts[1:])
+    return Trimmed(Group(*parts[1:]))
 
 
 def _limit(block: Block) -> int:

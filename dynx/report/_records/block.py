@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dynx.report._styles import shares
-
 
 class Block(NamedTuple):
     """A part of a result as it is shown: a title with a remark, a table, and notes below the table.
@@ -30,4 +28,5 @@ class Block(NamedTuple):
     @property
     def shares(self) -> list[float]:
         """The amounts divided by the largest amount: the lengths of the bars."""
-        return shares(self.amounts)
+        largest = max(self.amounts, default=0.0) or 1.0
+        return [amount / largest for amount in self.amounts]

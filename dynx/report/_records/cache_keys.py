@@ -48,6 +48,5 @@ def _values(cause: CacheCause) -> Iterator[str]:
 
 
 def _remark(cause: CacheCause) -> str:
-    place = words.line(cause.location) if cause.location is not None else ""
-    facts = (place, words.plural(cause.count, "graph") if cause.count > 1 else "", cause.rule or "")
-    return ", ".join(fact for fact in facts if fact)
+    facts = (words.line(cause.location), words.plural(cause.count, "graph") if cause.count > 1 else "", cause.rule or "")
+    return ", ".join(filter(None, facts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynx.records.check import CheckReport, Diff
+from dynx.records.check import CheckReport
 from dynx.report import _words as words
 from dynx.report._records.block import Block
 
@@ -24,20 +24,14 @@ def of_check(report: CheckReport) -> Iterator[Block]:
         rows = [(leak.path, leak.before, leak.after) for leak in report.leaks]
         yield Block(f"{words.plural(len(rows), 'object')} of the program itself changed", "", ("what", "before", "after"), rows)
     if report.diffs:
-        diffs = [(diff.path, diff.eager, diff.compiled, _line_of(diff), _call_of(report, diff)) for diff in report.diffs]
+        diffs = [
+            (diff.path, diff.eager, diff.compiled, words.line(diff.location), report.call_of(diff).removeprefix("call "))
+            for diff in report.diffs
+        ]
         title = words.plural(len(diffs), "difference")
         if report.outcome == "not isolated":
             title += ", which objects that both sides used may have made"
         yield Block(title, "", ("what", "eager", "compiled", "line", "#call"), diffs)
-
-
-def _line_of(diff: Diff) -> str:
-    """Return the line that last changed the differing object, or that raised the exception; empty if unknown."""
-    return words.line(diff.location) if diff.location is not None else ""
-
-
-def _call_of(report: CheckReport, diff: Diff) -> str:
-    return report.call_of(diff).removeprefix("call ")
 
 
 def _notes(report: CheckReport) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphUse
+from dynx.records.cudagraphs import CudagraphReport, GraphUse
 from dynx.report import _words as words
 from dynx.report._records.block import Block
 
@@ -15,8 +15,8 @@ def of_graphs(report: CudagraphReport) -> Iterator[Block]:
     yield Block(title, f"{captured} captured", notes=report.notes)
     for use in report.graphs:
         rows = [
-            (graph_input.name, _class_of(graph_input), graph_input.why, words.size(graph_input.nbytes))
-            for graph_input in use.plan.inputs
+            (each.name, each.kind + (", changed" if each.is_mutated else ""), each.why, words.size(each.nbytes))
+            for each in use.plan.inputs
         ]
         yield Block(f"{use.plan.part} graph", _use(use), ("input", "class", "why", "#bytes"), rows, tuple(_skips(use)))
     if report.pools:
@@ -26,10 +26,6 @@ def of_graphs(report: CudagraphReport) -> Iterator[Block]:
         ]
         total = words.size(sum(pool.bytes_reserved for pool in report.pools))
         yield Block("memory pools", f"{total} reserved", ("of", "device", "#reserved", "#used"), rows)
-
-
-def _class_of(graph_input: GraphInput) -> str:
-    return graph_input.kind + (", changed" if graph_input.is_mutated else "")
 
 
 def _use(use: GraphUse) -> str:

@@ -60,7 +60,7 @@ def of_verdict(verdict: Verdict) -> Iterator[Block]:
             reason.subject.replace(reason.source, spoken(reason.source)),
             reason.expected if reason.expected is not None else "?",
             reason.got if reason.got is not None else "?",
-            words.own_and_library(reason.location) if reason.location is not None else "",
+            words.own_and_library(reason.location),
             reason.rule or "",
         )
         for reason in verdict.reasons

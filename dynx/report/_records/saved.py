@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from dynx.records.location import Location
 from dynx.records.saved import SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.report import _words as words
@@ -22,8 +22,11 @@ def of_report(report: SavedReport) -> Iterator[Block]:
         words.plural(len(report.activations), "tensor"),
         notes=tuple(_notes(report)),
     )
-    for title, group_of in (("by module", _module), ("by line", _line)):
-        rows = list(_bars(report.activations, group_of))
+    for title, names in (
+        ("by module", [tensor.module or "no module" for tensor in report.activations]),
+        ("by line", [words.line(tensor.location) or "no line" for tensor in report.activations]),
+    ):
+        rows = list(_bars(report.activations, names))
         if len(rows) > 1:
             yield Block(title, "", ("", "#bytes", "#stored", ""), rows)
     yield from _at_peak(report.graphs)
@@ -43,7 +46,7 @@ def _at_peak(graphs: Sequence[SavedGraph]) -> Iterator[Block]:
     which, peak = max(("forward", graph.forward_peak), ("backward", graph.backward_peak), key=lambda item: item[1])
     largest = graph.at_peak[: _ROWS - 1]
     rows: list[tuple[str, ...]] = [
-        (one.name, words.size(one.bytes), one.role, _where(one.location), _operator(one.op)) for one in largest
+        (one.name, words.size(one.bytes), one.role, words.line(one.location), _operator(one.op)) for one in largest
     ]
     amounts = [one.bytes for one in largest]
     if rest := peak - sum(amounts):
@@ -67,29 +70,18 @@ def _notes(report: SavedReport) -> Iterator[str]:
         yield "eager code saves tensors too, since a graph break split the function; one that it saves twice counts twice"
 
 
-def _bars(tensors: Sequence[SavedTensor], group_of: Callable[[SavedTensor], str]) -> Iterator[tuple[str, ...]]:
-    """Yield rows for the groups with most bytes: name, bytes, stored bytes, and a bar with a dark part for the stored bytes."""
-    groups: dict[str, list[SavedTensor]] = {}
-    for tensor in tensors:
-        groups.setdefault(group_of(tensor), []).append(tensor)
-    sizes = {name: (sum(one.bytes for one in group), sum(one.saved_bytes for one in group)) for name, group in groups.items()}
-    largest = max((before for before, _ in sizes.values()), default=0) or 1
-    for name, (before, after) in sorted(sizes.items(), key=lambda item: -item[1][0])[:_ROWS]:
+def _bars(tensors: Sequence[SavedTensor], names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield rows for the names with most bytes: name, bytes, stored bytes, and a bar with a dark part for the stored bytes."""
+    sizes, stored = Counter[str](), Counter[str]()
+    for name, tensor in zip(names, tensors, strict=True):
+        sizes[name] += tensor.bytes
+        stored[name] += tensor.saved_bytes
+    largest = max(sizes.values(), default=0) or 1
+    for name, before in sizes.most_common(_ROWS):
+        after = stored[name]
         whole = max(1, round(_BAR * before / largest))
         filled = min(whole, round(_BAR * after / largest)) if after else 0
         yield name, words.size(before), words.size(after), "█" * filled + "░" * (whole - filled)
-
-
-def _module(tensor: SavedTensor) -> str:
-    return tensor.module or "no module"
-
-
-def _line(tensor: SavedTensor) -> str:
-    return _where(tensor.location) or "no line"
-
-
-def _where(location: Location | None) -> str:
-    return words.line(location) if location is not None else ""
 
 
 def _row(tensor: SavedTensor) -> tuple[str, ...]:
@@ -102,7 +94,7 @@ def _row(tensor: SavedTensor) -> tuple[str, ...]:
         words.size(tensor.bytes),
         words.size(tensor.saved_bytes),
         codec,
-        _where(tensor.location),
+        words.line(tensor.location),
         f"{_operator(tensor.op)}{module}; {reads}",
     )
 
@@ -138,19 +130,16 @@ def of_error(error: GradError) -> Iterator[Block]:
     )
 
 
-def _step(plan: SavedPlan) -> Iterator[str]:
-    if plan.seconds is not None and plan.seconds_before is not None:
-        yield f"forward and backward take {_time(plan.seconds)}, without rules {_time(plan.seconds_before)}"
-
-
 def of_plan(plan: SavedPlan) -> Iterator[Block]:
     """Yield a block with the plan (rules for a memory budget), its bytes and gradient error, and one with the rules tried."""
     state = "fits" if plan.fits else "does not fit"
+    is_timed = plan.seconds is not None and plan.seconds_before is not None
+    step = f"forward and backward take {_time(plan.seconds)}, without rules {_time(plan.seconds_before)}"
     yield Block(
         f"{words.size(plan.bytes)} of activations{_stored(plan.bytes, plan.saved_bytes)}, "
         f"relative error {plan.relative:.2g}, cosine {plan.cosine:.6f}",
         f"{state} the budget of {words.size(plan.budget)}",
-        notes=(*_step(plan), *plan.code.splitlines(), *plan.notes),
+        notes=(*([step] if is_timed else []), *plan.code.splitlines(), *plan.notes),
     )
     rows = [(one.rule, words.size(one.freed_bytes), f"{one.relative:.2g}", _time(one.seconds)) for one in plan.tried]
     if rows:

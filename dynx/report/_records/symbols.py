@@ -13,13 +13,7 @@ from dynx.report._records.block import Block
 
 def of_symbols(report: SymbolReport) -> Iterator[Block]:
     rows = [
-        (
-            symbol.alias,
-            " = ".join(map(_size, symbol.sources)),
-            symbol.hint or "",
-            _range(symbol),
-            "; ".join(_remarks(symbol)),
-        )
+        (symbol.alias, " = ".join(map(_size, symbol.sources)), symbol.hint or "", _range(symbol), "; ".join(_remarks(symbol)))
         for symbol in report.symbols
     ]
     title = words.plural(len(report.symbols), "symbol")
