@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from dynx._reading.user_location import location_of_call
 from dynx.cudagraphs._stats import count_address_change
@@ -14,20 +14,12 @@ from dynx.records.cudagraphs import AddressChange, GraphPlan
 _OFTEN = 3  # changes of address, after which an input is copied in every call
 
 
-class SkipsWrappers(Protocol):
-    """A compiled graph that can be called without AOTAutograd's runtime wrappers."""
-
-    def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `wrapped` (wrappers around the graph), or the graph itself if they can be skipped."""
-
-
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
     """Data that the graphs of one compilation (forward, backward, inference) share, such as the addresses of results."""
 
     saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors whose memory is not in a recording
     addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings
-    bypasses: list[SkipsWrappers] = field(default_factory=list)
 
 
 class AddressWatch:

@@ -103,8 +103,7 @@ class _Backend:
             compilers = [partial(_compile_eagerly, partial(compilation.capture_for, part)) for part in _PARTS]
             with keeping_saved_tensors():
                 compiled = aot.with_compilers(*compilers)(gm, example_inputs)
-        bypasses = compilation.facts.bypasses
-        return bypasses[0].around(compiled) if len(bypasses) == 1 else compiled
+        return compilation.bypasses[0].around(compiled) if len(compilation.bypasses) == 1 else compiled
 
 
 _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
@@ -130,6 +129,7 @@ class _Compilation:
     runtime: Runtime | None
     sources: Sequence[str]  # the Dynamo source of each input, such as "L['x']"
     facts: SharedFacts = field(default_factory=SharedFacts)
+    bypasses: list[Bypass] = field(default_factory=list)
 
     def capture_for(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Capture:
         """Analyze a graph, and return a function that takes the compiled graph and returns the runner that captures it.
@@ -175,7 +175,7 @@ class _Compilation:
         return runner
 
     def _capture_with_bypass(self, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> Bypass:
-        self.facts.bypasses.append(bypass := Bypass(self._capture(plan, runtime, compiler)))
+        self.bypasses.append(bypass := Bypass(self._capture(plan, runtime, compiler)))
         return bypass
 
     def _split(self, gm: GraphModule, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> SplitRunner:
