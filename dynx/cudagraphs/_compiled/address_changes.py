@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynx._reading.user_location import location_of_call
+from dynx.cudagraphs._graph.plan import with_changed_inputs
 from dynx.cudagraphs._stats import count_address_change
 from dynx.records.cudagraphs import AddressChange, GraphPlan
 
@@ -54,12 +55,7 @@ class AddressWatch:
         for index, change in changes.items():
             count_address_change(replace(change, is_copied=index in often))
         if often:
-            inputs = (
-                replace(spec, kind="dynamic", why="its address changes often", is_fixed=False, has_known_layout=False)
-                if index in often
-                else spec
-                for index, spec in enumerate(self._plan.inputs)
-            )
-            self._plan = replace(self._plan, inputs=tuple(inputs))
+            why = "its address changes often"
+            self._plan = with_changed_inputs(self._plan, often, kind="dynamic", why=why, is_fixed=False, has_known_layout=False)
             self._times.clear()
         return self._plan

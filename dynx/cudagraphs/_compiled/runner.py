@@ -12,6 +12,7 @@ import torch
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx.cudagraphs._compiled.address_changes import AddressWatch, SharedFacts
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._graph.plan import with_changed_inputs
 from dynx.cudagraphs._notices import warn_or_raise, why_uncaptured
 from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording, layouts_of, numbers_of
@@ -149,12 +150,7 @@ class Runner:
         Hooks on saved tensors may have replaced these by tensors with another layout.
         """
         outside = {index for index in self.plan.indices("managed") if args[index].data_ptr() not in self._addresses}
-        if not outside:
-            return self.plan
-        inputs = (
-            replace(spec, has_known_layout=False) if index in outside else spec for index, spec in enumerate(self.plan.inputs)
-        )
-        return replace(self.plan, inputs=tuple(inputs))
+        return with_changed_inputs(self.plan, outside, has_known_layout=False) if outside else self.plan
 
     def _stop_patching(self, plan: GraphPlan, why: str) -> None:
         """Stop patching parameter pointers: from now on, each new address of a parameter needs another recording."""
@@ -180,5 +176,4 @@ class Runner:
 def _with_patched_params(plan: GraphPlan) -> GraphPlan:
     """Return the plan with parameters and buffers as dynamic inputs, whose pointers are set before each replay."""
     why = "a parameter or buffer, whose pointer is set before each replay"
-    inputs = (replace(spec, kind="dynamic", why=why) if spec.kind == "static" else spec for spec in plan.inputs)
-    return replace(plan, inputs=tuple(inputs), patches_params=True)
+    return replace(with_changed_inputs(plan, plan.indices("static"), kind="dynamic", why=why), patches_params=True)

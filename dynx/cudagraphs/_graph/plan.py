@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -98,6 +99,12 @@ def plan_of(
     regenerated = () if part == "backward" else tuple(sorted(facts.regenerated))
     plan = GraphPlan(part, tuple(inputs), user_outputs, skips, is_pure=not mutated, passed=passed, regenerated=regenerated)
     return plan, {**unsafe, **{node: skip for node, skip in followers.items() if node not in unsafe}}
+
+
+def with_changed_inputs(plan: GraphPlan, indices: Collection[int], **changes: Any) -> GraphPlan:
+    """Return the plan with other values of these fields for the inputs at the indices."""
+    inputs = (replace(spec, **changes) if index in indices else spec for index, spec in enumerate(plan.inputs))
+    return replace(plan, inputs=tuple(inputs))
 
 
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:
