@@ -28,19 +28,14 @@ _FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_s
 
 
 def plan_of(
-    gm: GraphModule, part: Part, device: torch.device, sources: Sequence[str] = (), saved_elsewhere: Collection[str] = ()
+    gm: GraphModule, part: Part, device: torch.device, sources: Sequence[str], saved_elsewhere: Collection[str]
 ) -> tuple[GraphPlan, dict[Node, Skip]]:
-    """Analyze a graph before it is compiled: how each input reaches a recording, and which nodes cannot be captured.
+    """Analyze a graph before it is compiled; return its plan, and the nodes that cannot be captured, each with the reason.
 
     Args:
-        gm: The graph.
-        part: Which graph of AOTAutograd it is: "forward", "backward" or "inference".
-        device: The device on which it is captured.
+        gm, part, device: A "forward", "backward" or "inference" graph of AOTAutograd, and the device on which it is captured.
         sources: The Dynamo source of each input, such as "L['x']", if known.
         saved_elsewhere: Names of tensors that the forward graph saved, but not in the memory of a recording.
-
-    Returns:
-        The plan, and the nodes that cannot be captured, each with the reason.
     """
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0
