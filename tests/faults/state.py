@@ -141,7 +141,7 @@ FAULTS = (
     Fault(
         "requires_grad is not checked where the code reads it",
         "_state/module_state.py",
-        'return used.bindings.reads_attribute("requires_grad")',
+        'return "requires_grad" in used.bindings.names',
         "return False",
         "test_changed_state.py",
     ),

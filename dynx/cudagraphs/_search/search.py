@@ -94,7 +94,8 @@ class Search:
 
     Args:
         function: Where the search begins.
-        skipped: Names that are not followed, as pairs (id of a dict, name).
+        skipped: Names that are not followed, as pairs (id of a dict, name), and values of an `Edge` that `Bindings` does not
+            compare, as (owner, name, index).
 
     Attributes:
         modules: The modules that were found, without submodules of these.
@@ -110,7 +111,7 @@ class Search:
     """
 
     def __init__(self, function: Any, skipped: Collection[Hashable] = ()) -> None:
-        self._function, self._skipped = function, skipped
+        self._function, self.skipped = function, skipped
         self._scopes = [inner.__globals__ for inner in plain_functions(function)]
         self._libraries = set[str]()  # of optimizers, whose code is searched
         self.names, self.assigned = set(_IMPLICIT_NAMES), set[str]()
@@ -250,7 +251,7 @@ class Search:
     def _visit_names(self, owner: Any, scope: Scope, names: Set[str]) -> None:
         found = _common(scope, names)
         for name in found:
-            if (id(scope), name) not in self._skipped:
+            if (id(scope), name) not in self.skipped:
                 self._follow(owner, name, partial(item, scope, name), scope)
         if not (is_tensor(owner) or _has_own_check(owner)):
             self.absent.setdefault(id(scope), (scope, set()))[1].update(names - set(found))
@@ -336,7 +337,7 @@ class Search:
         for module in modules:
             attributes = vars(module)
             for name in _common(attributes, named.get(type(module), frozenset()) - _OF_MODULES):
-                if (id(attributes), name) not in self._skipped:
+                if (id(attributes), name) not in self.skipped:
                     self._queue.append(attributes[name])
         while self._queue and len(self._visited) < _MAX_OBJECTS:
             value = self._queue.popleft()

@@ -189,7 +189,7 @@ class ModuleState(State):
         return used.tensors()
 
     def _checks_requires_grad(self, used: Used) -> bool:
-        return used.bindings.reads_attribute("requires_grad")
+        return "requires_grad" in used.bindings.names
 
     def held(self) -> Any:
         used = self._used()
