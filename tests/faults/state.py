@@ -15,8 +15,8 @@ FAULTS = (
     Fault(
         "a capture leaves its tensors in objects",
         "_state/module_state.py",
-        "return [*map(Place, used.dicts), *objects]",
-        "return list(map(Place, used.dicts))",
+        "Assignments([*attributes, *objects],",
+        "Assignments(attributes,",
         "test_replaced_tensors.py",
     ),
     Fault(

@@ -46,7 +46,7 @@ class Bindings(Search):
         """Return the tensors among the values, each once."""
         return list({id(value): value for value in self.held() if is_tensor(value)}.values())
 
-    def check(self, watched: Collection[int] = ()) -> Callable[[], bool] | None:
+    def check(self, watched: Collection[int]) -> Callable[[], bool] | None:
         """Return a predicate that is true while the names have the same values; None if there is nothing to compare.
 
         It compares neither the classes of objects nor the code of functions.

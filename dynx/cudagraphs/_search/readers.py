@@ -30,7 +30,7 @@ from dynx._reading.owner import owner_of_module
 Values = tuple[Any, ...]
 Scope = dict[str, Any] | MappingProxyType[str, Any]  # attributes of an object, a module or a class; globals
 
-_HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
 OF_C = frozenset(  # types of functions and attributes of C code, which do not change
     (
         BuiltinFunctionType,
@@ -132,7 +132,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 def hooks_of(module: nn.Module) -> list[Any]:
     """Return the forward and backward hooks and pre-hooks of a module."""
-    return [hook for name in _HOOKS for hook in vars(module).get(name, {}).values()]
+    return [hook for name in HOOKS for hook in vars(module).get(name, {}).values()]
 
 
 def values_of_thread(value: threading.local) -> dict[str, Any]:
