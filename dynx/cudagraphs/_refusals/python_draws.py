@@ -15,6 +15,7 @@ from typing import Any
 from dynx._reading.names import names_in
 from dynx._reading.user_location import user_location
 from dynx._torch.tracing.stack import RawFrame
+from dynx.cudagraphs._search.hidden_state import generator_of_numpy, generator_of_python
 
 
 class PythonDraws:
@@ -54,7 +55,7 @@ class _Spy:
 
     def __init__(self) -> None:
         self.can_watch = sys.getprofile() is None
-        self._python, self._numpy = _generator_of_python(), _generator_of_numpy()
+        self._python, self._numpy = generator_of_python(), generator_of_numpy()
         self._names = frozenset() if self._numpy is None else frozenset(dir(sys.modules["numpy"].random))
         self._of_python = self._of_numpy = ""
         self._seen = set[CodeType]()
@@ -75,13 +76,9 @@ class _Spy:
         if event == "c_call":
             if not self._of_python and getattr(called, "__self__", None) is self._python:
                 self._of_python = f"random numbers of Python's random{place_of(frame)}"
-        elif event == "call" and frame.f_code not in self._seen:
-            self._seen.add(frame.f_code)
-            if (
-                not self._of_python
-                and frame.f_code.co_filename == random.__file__
-                and frame.f_locals.get("self") is self._python
-            ):
+        elif event == "call" and (code := frame.f_code) not in self._seen:
+            self._seen.add(code)
+            if not self._of_python and code.co_filename == random.__file__ and frame.f_locals.get("self") is self._python:
                 self._of_python = f"random numbers of Python's random{place_of(frame)}"  # `gauss` draws in every second call
             if not self._of_numpy and self._draws_from_numpy(frame):
                 self._of_numpy = f"random numbers of NumPy{place_of(frame)}"
@@ -111,14 +108,5 @@ def _stack_of(frame: FrameType | None) -> list[RawFrame]:
 
 
 def _states() -> tuple[Any, ...]:
-    generator = _generator_of_numpy()
+    generator = generator_of_numpy()
     return random.getstate(), None if generator is None else repr(generator.get_state(legacy=False))
-
-
-def _generator_of_python() -> Any:
-    return getattr(random.random, "__self__", None)
-
-
-def _generator_of_numpy() -> Any:
-    numpy = sys.modules.get("numpy")
-    return None if numpy is None else getattr(numpy.random.rand, "__self__", None)
