@@ -62,7 +62,8 @@ class TrainingState(State):
     def key(self) -> Key:
         optimizers = self._optimizers()
         self._check_hooks(optimizers)
-        step, state = () if self._step is None else self._step.key(), optimizer_state.layouts_of(optimizers)
+        step = () if self._step is None else self._step.key()
+        state = optimizer_state.layouts_of(optimizers)
         return TrainingKey(self._modules.key(), step, self._params_key(), self._options(optimizers), state)
 
     def _check_hooks(self, optimizers: Optimizers) -> None:
