@@ -101,20 +101,13 @@ class _Backend:
         if self.config.inner == "inductor":
             compiled = with_inductor(compilation.capture_for)(gm, example_inputs)
         else:
-            compilers = [partial(_compile_eagerly, partial(compilation.capture_for, part)) for part in _PARTS]
+            compilers = [partial(compilation.capture_operators, part) for part in _PARTS]
             with keeping_saved_tensors():
                 compiled = aot.with_compilers(*compilers)(gm, example_inputs)
         return compilation.bypasses[0].around(compiled) if len(compilation.bypasses) == 1 else compiled
 
 
 _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
-
-
-def _compile_eagerly(
-    capture_for: Callable[[GraphModule, Sequence[Any]], Capture], gm: GraphModule, example_inputs: Sequence[Any]
-) -> Any:
-    """Return a runner that captures the graph's operators; if they cannot be captured, a function that runs them eagerly."""
-    return capture_for(gm, example_inputs)(Compiler(partial(eager_call, gm), eager_call))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +140,10 @@ class _Compilation:
             notify_compiled(plan)
             return self._uncaptured(_why_uncaptured(plan))
         return partial(self._split, gm, plan, self.runtime)
+
+    def capture_operators(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
+        """Return a runner that captures the operators of a graph; if that is impossible, a function that runs them eagerly."""
+        return self.capture_for(part, gm, example_inputs)(Compiler(partial(eager_call, gm), eager_call))
 
     def _uncaptured(self, why: str) -> Capture:
         """Warn that a graph runs uncaptured, and return a function that returns the compiled graph itself.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
@@ -93,18 +94,11 @@ class _Spy:
         return (is_named or is_imported) and not self._names.isdisjoint(names.attributes)
 
 
-def place_of(frame: FrameType | None) -> str:
+def place_of(frame: FrameType) -> str:
     """Return " at " and the line of the user's code that a frame runs or was called from; "" if there is none."""
-    location = user_location(_stack_of(frame))
+    frames = [RawFrame(each.f_code.co_filename, line, each.f_code.co_qualname) for each, line in walk_stack(frame)]
+    location = user_location(frames[::-1])
     return f" at {location}" if location is not None else ""
-
-
-def _stack_of(frame: FrameType | None) -> list[RawFrame]:
-    frames = []
-    while frame is not None:
-        frames.append(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
-        frame = frame.f_back
-    return frames[::-1]
 
 
 def _states() -> tuple[Any, ...]:
