@@ -137,12 +137,7 @@ class ModuleState(State):
     """The state of the modules that a function uses, of their classes, of names that it reads, and of settings of torch.
 
     The state of a module is its attributes and the contents of containers and objects in them, addresses of tensors,
-    submodules and hooks.
-
-    Args:
-        function: The function that uses the modules.
-        device_type: Device type whose autocast state is checked.
-        others: Modules that are checked too.
+    submodules and hooks. `others` are modules that are checked too; `device_type` is that whose autocast state is checked.
     """
 
     _keeps_objects, _is_shared = False, True  # see `Place`: what a capture may assign, and whether other threads may do so
