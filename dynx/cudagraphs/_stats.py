@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from dynx._reading.user_location import location_of_call
 from dynx._torch.ops.memory_pools import pool_uses
@@ -16,10 +17,7 @@ from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded
 
 @dataclass(slots=True)
 class Tally:
-    """A counter of replays of one recording, with the inputs and bytes that each replay copies and the bytes it holds.
-
-    Recordings, uncaptured calls and verified replays are counted by a Tally too, of which only `times` is used.
-    """
+    """A counter of replays of one recording, with the inputs and bytes that each replay copies and the bytes it holds."""
 
     copies: int = 0
     nbytes: int = 0
@@ -30,9 +28,7 @@ class Tally:
         self.held = 0
 
 
-_recorded = Tally()
-_uncaptured = Tally()
-_verified = Tally()
+_counts: Counter[Literal["recordings", "uncaptured", "verified"]] = Counter()
 _replays: list[Tally] = []  # one per recording, closed ones included
 _skips: list[Skip] = []
 _staging: Counter[Staging] = Counter()
@@ -41,7 +37,7 @@ _address_changes: deque[AddressChange] = deque(maxlen=100)
 
 def count_recording(recorded: GraphRecorded) -> Tally:
     """Count a new recording, and return the Tally in which its replays are counted."""
-    _recorded.times += 1
+    _counts["recordings"] += 1
     if recorded.staging is not None:
         _staging[recorded.staging] += 1
     _replays.append(tally := Tally(recorded.copies, recorded.bytes_copied, held=recorded.bytes_held))
@@ -50,11 +46,11 @@ def count_recording(recorded: GraphRecorded) -> Tally:
 
 
 def count_uncaptured() -> None:
-    _uncaptured.times += 1
+    _counts["uncaptured"] += 1
 
 
 def count_verified() -> None:
-    _verified.times += 1
+    _counts["verified"] += 1
 
 
 def count_skip(skip: Skip) -> Skip:
@@ -99,10 +95,10 @@ def stats() -> CudagraphStats:
         0
     """
     return CudagraphStats(
-        recordings=_recorded.times,
+        recordings=_counts["recordings"],
         replays=sum(tally.times for tally in _replays),
-        uncaptured=_uncaptured.times,
-        verified=_verified.times,
+        uncaptured=_counts["uncaptured"],
+        verified=_counts["verified"],
         copies=sum(tally.times * tally.copies for tally in _replays),
         bytes_copied=sum(tally.times * tally.nbytes for tally in _replays),
         skips=tuple(_skips),
@@ -115,8 +111,7 @@ def stats() -> CudagraphStats:
 
 def reset_stats() -> None:
     """Set all counts to zero, and empty the lists of skips, stagings and address changes."""
-    for tally in (_recorded, _uncaptured, _verified, *_replays):
+    for tally in _replays:
         tally.times = 0
-    _skips.clear()
-    _staging.clear()
-    _address_changes.clear()
+    for counted in (_counts, _skips, _staging, _address_changes):
+        counted.clear()

@@ -15,8 +15,8 @@ FAULTS = (
     Fault(
         "a capture leaves its tensors in objects",
         "_state/module_state.py",
-        "return [*map(Place, used.dicts), *objects]",
-        "return list(map(Place, used.dicts))",
+        "Assignments([*attributes, *objects],",
+        "Assignments(attributes,",
         "test_replaced_tensors.py::test_a_capture_leaves_no_tensor_of_its_own_in_objects",
     ),
     Fault(
@@ -141,7 +141,7 @@ FAULTS = (
     Fault(
         "requires_grad is not checked where the code reads it",
         "_state/module_state.py",
-        'return used.bindings.reads_attribute("requires_grad")',
+        'return "requires_grad" in used.bindings.names',
         "return False",
         "test_changed_state.py::test_requires_grad_that_the_model_reads",
     ),

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from dynx._reading.user_location import location_of_call
+from dynx.cudagraphs._graph.plan import with_changed_inputs
 from dynx.cudagraphs._stats import count_address_change
 from dynx.records.cudagraphs import AddressChange, GraphPlan
 
 _OFTEN = 3  # changes of address, after which an input is copied in every call
-
-
-class SkipsWrappers(Protocol):
-    """A compiled graph that can be called without AOTAutograd's runtime wrappers."""
-
-    def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `wrapped` (wrappers around the graph), or the graph itself if they can be skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +21,6 @@ class SharedFacts:
 
     saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors whose memory is not in a recording
     addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings
-    bypasses: list[SkipsWrappers] = field(default_factory=list)
 
 
 class AddressWatch:
@@ -62,12 +55,7 @@ class AddressWatch:
         for index, change in changes.items():
             count_address_change(replace(change, is_copied=index in often))
         if often:
-            inputs = (
-                replace(spec, kind="dynamic", why="its address changes often", is_fixed=False, has_known_layout=False)
-                if index in often
-                else spec
-                for index, spec in enumerate(self._plan.inputs)
-            )
-            self._plan = replace(self._plan, inputs=tuple(inputs))
+            why = "its address changes often"
+            self._plan = with_changed_inputs(self._plan, often, kind="dynamic", why=why, is_fixed=False, has_known_layout=False)
             self._times.clear()
         return self._plan

@@ -20,7 +20,7 @@ from dynx.cudagraphs._compiled.address_changes import SharedFacts
 from dynx.cudagraphs._compiled.bypass import Bypass
 from dynx.cudagraphs._compiled.observers import notify_compiled
 from dynx.cudagraphs._compiled.runner import Runner
-from dynx.cudagraphs._compiled.split_runner import SplitRunner, describe_pieces, saved_outside, split_runner
+from dynx.cudagraphs._compiled.split_runner import SplitRunner, describe_pieces, eager_call, saved_outside, split_runner
 from dynx.cudagraphs._config import Config, config_of, config_or_default
 from dynx.cudagraphs._functions.grads_in_place import GradsInPlace
 from dynx.cudagraphs._graph.plan import plan_of
@@ -93,33 +93,21 @@ class _Backend:
             inner: Callable[..., Any] = gm
             if self.config.inner == "inductor":
                 with keeping_saved_tensors():
-                    inner = with_inductor(_uncaptured_part)(gm, example_inputs)
+                    inner = with_inductor(lambda part, gm, example_inputs: _uncaptured)(gm, example_inputs)
             else:
                 restore_rng_states(gm)
-            return GradsInPlace(inner, aot.static_inputs(gm), _names(gm), self.config, runtime)
+            names = [spoken(short_source(source)) if source else "an input" for source in compilation.sources]
+            return GradsInPlace(inner, aot.static_inputs(gm), names, self.config, runtime)
         if self.config.inner == "inductor":
             compiled = with_inductor(compilation.capture_for)(gm, example_inputs)
         else:
-            compilers = [partial(_compile_eagerly, partial(compilation.capture_for, part)) for part in _PARTS]
+            compilers = [partial(compilation.capture_operators, part) for part in _PARTS]
             with keeping_saved_tensors():
                 compiled = aot.with_compilers(*compilers)(gm, example_inputs)
-        bypasses = compilation.facts.bypasses
-        return bypasses[0].around(compiled) if len(bypasses) == 1 else compiled
+        return compilation.bypasses[0].around(compiled) if len(compilation.bypasses) == 1 else compiled
 
 
 _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
-
-
-def _compile_eagerly(
-    capture_for: Callable[[GraphModule, Sequence[Any]], Capture], gm: GraphModule, example_inputs: Sequence[Any]
-) -> Any:
-    """Return a runner that captures the graph's operators; if they cannot be captured, a function that runs them eagerly."""
-    return capture_for(gm, example_inputs)(Compiler(partial(_operators_of, gm), _operators_of))
-
-
-def _operators_of(gm: GraphModule) -> Call:
-    call: Call = aot.boxed(lambda args: gm(*args))
-    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +118,7 @@ class _Compilation:
     runtime: Runtime | None
     sources: Sequence[str]  # the Dynamo source of each input, such as "L['x']"
     facts: SharedFacts = field(default_factory=SharedFacts)
+    bypasses: list[Bypass] = field(default_factory=list)
 
     def capture_for(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Capture:
         """Analyze a graph, and return a function that takes the compiled graph and returns the runner that captures it.
@@ -151,6 +140,10 @@ class _Compilation:
             notify_compiled(plan)
             return self._uncaptured(_why_uncaptured(plan))
         return partial(self._split, gm, plan, self.runtime)
+
+    def capture_operators(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
+        """Return a runner that captures the operators of a graph; if that is impossible, a function that runs them eagerly."""
+        return self.capture_for(part, gm, example_inputs)(Compiler(partial(eager_call, gm), eager_call))
 
     def _uncaptured(self, why: str) -> Capture:
         """Warn that a graph runs uncaptured, and return a function that returns the compiled graph itself.
@@ -175,7 +168,7 @@ class _Compilation:
         return runner
 
     def _capture_with_bypass(self, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> Bypass:
-        self.facts.bypasses.append(bypass := Bypass(self._capture(plan, runtime, compiler)))
+        self.bypasses.append(bypass := Bypass(self._capture(plan, runtime, compiler)))
         return bypass
 
     def _split(self, gm: GraphModule, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> SplitRunner:
@@ -185,17 +178,8 @@ class _Compilation:
 
 
 def _cuda_device(example_inputs: Sequence[Any]) -> torch.device | None:
-    """Return the device of the first CUDA tensor among the inputs of a graph; None if there is no CUDA tensor."""
     devices = (value.device for value in example_inputs if isinstance(value, torch.Tensor))
     return next((device for device in devices if device.type == "cuda"), None)
-
-
-def _names(gm: GraphModule) -> list[str]:
-    return [spoken(short_source(source)) if source else "an input" for source in aot.input_sources(gm)]
-
-
-def _uncaptured_part(part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Capture:
-    return _uncaptured
 
 
 def _uncaptured(compiler: Compiler) -> Call:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -12,17 +12,10 @@ from dynx.cudagraphs._compiled.runner import Runner
 from dynx.cudagraphs._search.identity import are_identical
 
 
-class _InnerCall(NamedTuple):
-    """The arguments that AOTAutograd's wrappers passed to the compiled graph, and the results that the graph returned."""
-
-    args: tuple[Any, ...]
-    results: Sequence[Any]
-
-
 class _UnderWay(threading.local):
     """What AOTAutograd's wrappers passed to the compiled graph, and got back, in the current call; each thread has its own."""
 
-    inner: _InnerCall | None = None
+    inner: tuple[Sequence[Any], Sequence[Any]] | None = None
 
 
 class Bypass:
@@ -45,7 +38,7 @@ class Bypass:
             return self.runner(args)
         passed = tuple(args)
         results = self.runner(args)
-        self._under_way.inner = _InnerCall(passed, results)
+        self._under_way.inner = passed, results
         return results
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,10 +61,7 @@ class Bypass:
 
         return call
 
-    def _proves(self, args: tuple[Any, ...], results: Any, inner: _InnerCall) -> bool:
-        return (
-            self.runner.plan.is_pure
-            and are_identical(args, inner.args)
-            and isinstance(results, (list, tuple))
-            and are_identical(results, inner.results)
-        )
+    def _proves(self, args: tuple[Any, ...], results: Any, inner: tuple[Sequence[Any], Sequence[Any]]) -> bool:
+        passed, returned = inner
+        has_same_results = isinstance(results, (list, tuple)) and are_identical(results, returned)
+        return self.runner.plan.is_pure and are_identical(args, passed) and has_same_results

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -61,18 +60,10 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
     compiled = compile_apart(original, backend(config))
     notes = () if select_runtime(config) is not None else ("there is no CUDA device: nothing is captured",)
     before = [use.pool for use in pool_uses()]
-    with compiled_graphs() as graphs, _without_warnings():
+    with compiled_graphs() as graphs, warnings.catch_warnings(action="ignore", category=DynxWarning):  # the report has them
         for _ in range(3):
             _forward_backward(compiled, original, args, kwargs)
     return CudagraphReport(tuple(graph.use() for graph in graphs), notes, pools(besides=before))
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Suppress dynx's warnings: what they say is in the report."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DynxWarning)
-        yield
 
 
 def _forward_backward(

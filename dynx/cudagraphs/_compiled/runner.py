@@ -12,6 +12,7 @@ import torch
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx.cudagraphs._compiled.address_changes import AddressWatch, SharedFacts
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._graph.plan import with_changed_inputs
 from dynx.cudagraphs._notices import warn_or_raise, why_uncaptured
 from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording, layouts_of, numbers_of
@@ -29,24 +30,12 @@ class Runner:
     Another recording is made if a call has other scalars, generators, addresses of static inputs (parameters and buffers) or
     of managed inputs (tensors in the memory of another recording), or layouts, unless these follow from the scalars.
 
-    Args:
-        call: The compiled graph, as a function that takes its arguments in a list, and empties the list.
-        plan: How the graph is captured.
-        config: Options.
-        runtime: Where the graph is captured.
-        facts: Data that the graphs of the compilation share.
-        has_own_pools: Whether each recording gets its own memory pool, since its results are read after other replays.
+    `call` is the compiled graph, as a function that takes its arguments in a list, and empties the list. With `has_own_pools`,
+    each recording gets its own memory pool, since its results are read after other replays.
     """
 
     def __init__(
-        self,
-        call: Call,
-        plan: GraphPlan,
-        config: Config,
-        runtime: Runtime,
-        facts: SharedFacts,
-        *,
-        has_own_pools: bool = False,
+        self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, facts: SharedFacts, *, has_own_pools: bool = False
     ) -> None:
         self.call, self._config, self._runtime = call, config, runtime
         self._has_own_pools = has_own_pools or plan.part == "forward"  # the backward pass reads its results
@@ -122,7 +111,10 @@ class Runner:
                 self._use(plan)
             recording = self._cache.add(self._key(args), lambda: self._record(args))
             if self._unpatched_plan is not None and recording is not None and recording.why_not_patched:
-                self._stop_patching(self._unpatched_plan, recording.why_not_patched)
+                self.notes.append(f"parameters with a new address are recorded again: {recording.why_not_patched}")
+                plan, self._unpatched_plan = self._unpatched_plan, None
+                self._cache.close()
+                self._use(plan)
                 return self._find_or_record(args)
             return recording
         except CaptureFailed as error:
@@ -140,7 +132,7 @@ class Runner:
         recording = Recording(self._call_without_passed, self._plan_for(args), self._config, self._runtime, args, pool)
         self._addresses.update(output.data_ptr() for output in recording.kept_outputs if isinstance(output, torch.Tensor))
         if self._config.verify:
-            recording.verify(self._call_without_emptying, list, f"the {self.plan.part} graph", self._config.verify)
+            recording.verify(lambda args: self.call(list(args)), list, f"the {self.plan.part} graph", self._config.verify)
         return recording
 
     def _plan_for(self, args: list[Any]) -> GraphPlan:
@@ -149,19 +141,7 @@ class Runner:
         Hooks on saved tensors may have replaced these by tensors with another layout.
         """
         outside = {index for index in self.plan.indices("managed") if args[index].data_ptr() not in self._addresses}
-        if not outside:
-            return self.plan
-        inputs = (
-            replace(spec, has_known_layout=False) if index in outside else spec for index, spec in enumerate(self.plan.inputs)
-        )
-        return replace(self.plan, inputs=tuple(inputs))
-
-    def _stop_patching(self, plan: GraphPlan, why: str) -> None:
-        """Stop patching parameter pointers: from now on, each new address of a parameter needs another recording."""
-        self.notes.append(f"parameters with a new address are recorded again: {why}")
-        self._unpatched_plan = None
-        self._cache.close()
-        self._use(plan)
+        return with_changed_inputs(self.plan, outside, has_known_layout=False) if outside else self.plan
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
         """Call the graph; return None in place of inputs that it returns untouched: a replay returns those of its own call."""
@@ -170,9 +150,6 @@ class Runner:
             outputs[index] = None
         return outputs
 
-    def _call_without_emptying(self, args: Sequence[Any]) -> Sequence[Any]:
-        return self.call(list(args))
-
     def _forget(self) -> None:
         self._last, self._why_uncaptured = None, ""
 
@@ -180,5 +157,4 @@ class Runner:
 def _with_patched_params(plan: GraphPlan) -> GraphPlan:
     """Return the plan with parameters and buffers as dynamic inputs, whose pointers are set before each replay."""
     why = "a parameter or buffer, whose pointer is set before each replay"
-    inputs = (replace(spec, kind="dynamic", why=why) if spec.kind == "static" else spec for spec in plan.inputs)
-    return replace(plan, inputs=tuple(inputs), patches_params=True)
+    return replace(with_changed_inputs(plan, plan.indices("static"), kind="dynamic", why=why), patches_params=True)

@@ -58,11 +58,11 @@ def split_runner(
     inputs = dict(zip(placeholders(gm), plan.inputs, strict=True))
     calls: list[tuple[Piece, Call]] = []
     for piece, yes in zip(pieces, is_captured, strict=True):
-        call: Call = aot.boxed(_eager_call(piece.gm))
         if yes:
-            call = Runner(
-                compile_piece(piece.gm), _plan_of(piece, plan, inputs, captured), config, runtime, facts, has_own_pools=True
-            )
+            piece_plan = _plan_of(piece, plan, inputs, captured)
+            call: Call = Runner(compile_piece(piece.gm), piece_plan, config, runtime, facts, has_own_pools=True)
+        else:
+            call = eager_call(piece.gm)
         calls.append((piece, call))
     clones = config.outputs == "clone" or plan.part == "backward"  # autograd keeps the first gradient, and adds to it
     return SplitRunner(gm, calls, plan, runtime, clones=clones)
@@ -80,12 +80,14 @@ def saved_outside(gm: GraphModule, plan: GraphPlan) -> set[str]:
     return {name for name in saved if (inputs[name].kind == "dynamic" if name in inputs else name not in recorded)}
 
 
+def eager_call(gm: GraphModule) -> Call:
+    """Return a function that takes the inputs of a graph in a list, and runs its operators eagerly."""
+    call: Call = aot.boxed(lambda args: gm(*args))
+    return call
+
+
 def _names(nodes: Sequence[Node]) -> tuple[str, ...]:
     return tuple(node.name for node in nodes)
-
-
-def _eager_call(gm: GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
-    return lambda args: gm(*args)
 
 
 def _why_uncaptured(part: Sequence[Node], piece: Piece, unsafe: dict[Node, Skip]) -> str:

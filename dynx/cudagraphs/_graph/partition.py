@@ -51,14 +51,10 @@ def _predecessors(gm: GraphModule, nodes: Sequence[Node]) -> dict[Node, set[Node
     """Return the nodes that must run before each node."""
     inside = set(nodes)
     before = {node: {source for source in node.all_input_nodes if source in inside} for node in nodes}
-    for earlier, later in (*_random_pairs(nodes), *_memory_pairs(gm, nodes)):
+    random = [node for node in nodes if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]
+    for earlier, later in (*pairwise(random), *_memory_pairs(gm, nodes)):
         before[later].add(earlier)
     return before
-
-
-def _random_pairs(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    random = [node for node in nodes if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]
-    yield from pairwise(random)
 
 
 def _memory_pairs(gm: GraphModule, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -15,46 +16,26 @@ from dynx._torch.autograd.aot import count_saved, graph_facts
 from dynx._torch.tracing.shape_facts import is_unbacked, symbols_of
 from dynx._trace.guards.requests import short_source
 from dynx.advice import spoken
-from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip, SkipKind
+from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip
 
-
-class _Reason(NamedTuple):
-    """The reason why a node cannot be captured, with advice for the user."""
-
-    why: str
-    advice: str
-    kind: SkipKind
-
-
-_UNSAFE: dict[torch.Tag, _Reason] = {  # by tags of operators; the text follows the operator's name
-    torch.Tag.cudagraph_unsafe: _Reason(
-        "cannot be captured",
-        "call it outside of the compiled function if possible",
-        "operator",
-    ),
-    torch.Tag.data_dependent_output: _Reason(
-        "reads a value of a tensor",
-        "keep the value in a tensor: torch.where, a mask, a tensor argument",
-        "value",
+_UNSAFE = {  # by tags of operators; the text follows the operator's name
+    torch.Tag.cudagraph_unsafe: Skip("cannot be captured", None, "call it outside of the compiled function if possible"),
+    torch.Tag.data_dependent_output: Skip(
+        "reads a value of a tensor", None, "keep the value in a tensor: torch.where, a mask, a tensor argument", "value"
     ),
 }
 _FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_static, padding"
 
 
 def plan_of(
-    gm: GraphModule, part: Part, device: torch.device, sources: Sequence[str] = (), saved_elsewhere: Collection[str] = ()
+    gm: GraphModule, part: Part, device: torch.device, sources: Sequence[str], saved_elsewhere: Collection[str]
 ) -> tuple[GraphPlan, dict[Node, Skip]]:
-    """Analyze a graph before it is compiled: how each input reaches a recording, and which nodes cannot be captured.
+    """Analyze a graph before it is compiled; return its plan, and the nodes that cannot be captured, each with the reason.
 
     Args:
-        gm: The graph.
-        part: Which graph of AOTAutograd it is: "forward", "backward" or "inference".
-        device: The device on which it is captured.
+        gm, part, device: A "forward", "backward" or "inference" graph of AOTAutograd, and the device on which it is captured.
         sources: The Dynamo source of each input, such as "L['x']", if known.
         saved_elsewhere: Names of tensors that the forward graph saved, but not in the memory of a recording.
-
-    Returns:
-        The plan, and the nodes that cannot be captured, each with the reason.
     """
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0
@@ -100,6 +81,12 @@ def plan_of(
     return plan, {**unsafe, **{node: skip for node, skip in followers.items() if node not in unsafe}}
 
 
+def with_changed_inputs(plan: GraphPlan, indices: Collection[int], **changes: Any) -> GraphPlan:
+    """Return the plan with `changes` to the fields of the inputs at these indices."""
+    inputs = (replace(spec, **changes) if index in indices else spec for index, spec in enumerate(plan.inputs))
+    return replace(plan, inputs=tuple(inputs))
+
+
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:
     """Return how an input reaches a recording ("static", "dynamic", "scalar", ...), and the reason."""
     if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -129,28 +116,26 @@ def _symbols(node: Node) -> frozenset[Any]:
 def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device: torch.device) -> dict[Node, Skip]:
     opaque = {node: spec for node, spec in zip(placeholders(gm), inputs, strict=True) if spec.kind == "opaque"}
     nodes = (node for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
-    reasons = ((node, _why_unsafe(node, opaque, device)) for node in nodes)
-    return {node: Skip(reason.why, location_of(node), reason.advice, reason.kind) for node, reason in reasons if reason}
+    skips = ((node, _why_unsafe(node, opaque, device)) for node in nodes)
+    return {node: replace(skip, location=location_of(node)) for node, skip in skips if skip is not None}
 
 
-def _why_unsafe(node: Node, opaque: Mapping[Node, GraphInput], device: torch.device) -> _Reason | None:
-    """Return why a node cannot be captured; None if it can."""
+def _why_unsafe(node: Node, opaque: Mapping[Node, GraphInput], device: torch.device) -> Skip | None:
+    """Return why a node cannot be captured, without its location; None if it can."""
     for source in node.all_input_nodes:
         if source in opaque:
             spec = opaque[source]
-            return _Reason(f"input {spec.name} is {spec.why}", "pass tensors and numbers instead", "operator")
+            return Skip(f"input {spec.name} is {spec.why}", advice="pass tensors and numbers instead")
     wrapped = (arg for arg in node.args if isinstance(arg, torch._ops.OpOverload))  # operators inside of a higher-order one
     for target in (node.target, *wrapped):
-        for tag, reason in _UNSAFE.items():
+        for tag, skip in _UNSAFE.items():
             if tag in getattr(target, "tags", ()):
-                return reason._replace(why=f"{target} {reason.why}")
+                return replace(skip, reason=f"{target} {skip.reason}")
     if any(is_unbacked(tensor.shape) for tensor in tensors_of(node)):  # not every node with Tag.dynamic_output_shape has one
-        return _Reason(f"{node.target} returns a size that depends on values", _FIX_SIZE, "size")
+        return Skip(f"{node.target} returns a size that depends on values", None, _FIX_SIZE, "size")
     devices = {tensor.device for near in (node, *node.all_input_nodes) for tensor in tensors_of(near)}
     others = sorted(str(other) for other in devices if other not in (device, torch.device("meta")))
-    if not others:
-        return None
-    return _Reason(f"{node.name} is on {', '.join(others)}", f"create it on {device}", "operator")
+    return Skip(f"{node.name} is on {', '.join(others)}", advice=f"create it on {device}") if others else None
 
 
 def _users_of_unbacked_sizes(gm: GraphModule) -> dict[Node, Skip]:

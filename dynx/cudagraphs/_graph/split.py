@@ -35,19 +35,13 @@ def split(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, r
     only_layout = {outputs[index] for index in regenerated} - read
     for_user = {node for node in outputs[:user_outputs] if isinstance(node, Node)}
     internal = {node for node in outputs[user_outputs:] if isinstance(node, Node)}
-    numbers = [  # which sizes may depend on
-        node for node in placeholders(gm) if not isinstance(value_of(node), (torch.Tensor, torch.Generator))
-    ]
+    # sizes may depend on these
+    numbers = [node for node in placeholders(gm) if not isinstance(value_of(node), (torch.Tensor, torch.Generator))]
     return [_piece(gm, part, for_user, internal, only_layout, numbers) for part in parts]
 
 
 def _piece(
-    gm: GraphModule,
-    part: Sequence[Node],
-    for_user: set[Node],
-    internal: set[Node],
-    only_layout: set[Node],
-    numbers: Sequence[Node],
+    gm: GraphModule, part: Sequence[Node], for_user: set[Node], internal: set[Node], only_layout: set[Node], numbers: list[Node]
 ) -> Piece:
     graph, copies, inside = Graph(), dict[Node, Node](), set(part)
     outside = [source for node in part for source in node.all_input_nodes if source not in inside]

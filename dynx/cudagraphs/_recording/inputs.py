@@ -141,14 +141,11 @@ def _stage(
 
     def copy_there_and_back(args: Sequence[Any]) -> Callable[[], None]:
         copy(args)
-        return _copy_back([(args[index], buffer) for index, buffer in mutated])
+        return partial(_copy_back, [(args[index], buffer) for index, buffer in mutated])
 
     return copy_there_and_back if mutated else copy
 
 
-def _copy_back(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[], None]:
-    def copy() -> None:
-        for arg, buffer in pairs:
-            arg.copy_(buffer)
-
-    return copy
+def _copy_back(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for arg, buffer in pairs:
+        arg.copy_(buffer)

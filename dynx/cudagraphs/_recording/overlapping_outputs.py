@@ -46,19 +46,17 @@ def group_cloner(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Ten
     """
     begin = min(map(_begin, tensors)) // _ALIGNMENT * _ALIGNMENT
     end = max(map(_end, tensors))
-    slices = [slice(_end(tensor) - begin) for tensor in tensors]
     storage, like = tensors[0].untyped_storage(), tensors[0].new_empty(0, dtype=torch.uint8)
     whole = like.set_(storage, begin, (end - begin,), (1,))
     offsets = [(_begin(tensor) - begin) // tensor.element_size() for tensor in tensors]
-    layouts = [(tensor.size(), tensor.stride(), offset) for tensor, offset in zip(tensors, offsets, strict=True)]
-    dtypes = [tensor.dtype for tensor in tensors]
+    views = [
+        (slice(_end(tensor) - begin), tensor.dtype, (tensor.size(), tensor.stride(), offset))
+        for tensor, offset in zip(tensors, offsets, strict=True)
+    ]
 
     def clone() -> list[torch.Tensor]:
         memory = whole.clone()
-        return [
-            memory[part].view(dtype).as_strided(*layout).detach()
-            for part, dtype, layout in zip(slices, dtypes, layouts, strict=True)
-        ]
+        return [memory[part].view(dtype).as_strided(*layout).detach() for part, dtype, layout in views]
 
     return clone
 

@@ -25,10 +25,7 @@ class RandomStates(NamedTuple):
 
     @classmethod
     def of_now(cls, values: Sequence[Any]) -> RandomStates:
-        states: dict[str, Any] = {
-            "torch for the CPU": torch.get_rng_state().tolist(),
-            "Python's random": random.getstate(),
-        }
+        states: dict[str, Any] = {"torch for the CPU": torch.get_rng_state().tolist(), "Python's random": random.getstate()}
         for number, generator in enumerate(torch.cuda.default_generators if torch.cuda.is_initialized() else ()):
             states[f"torch for cuda:{number}"] = generator.initial_seed(), generator.get_offset()
         if "numpy" in sys.modules:

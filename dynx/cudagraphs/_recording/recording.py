@@ -61,15 +61,7 @@ class Recording:
         self.nbytes = _nbytes([*copied, *(() if graph.is_released else graph.captured.outputs)])
         seconds, staged = time.perf_counter() - begin, graph.staged
         self.tally = count_recording(
-            GraphRecorded(
-                plan.part,
-                seconds,
-                staged.copied,
-                staged.nbytes,
-                self.nbytes,
-                time.time() - seconds,
-                graph.staging,
-            )
+            GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes, time.time() - seconds, graph.staging)
         )
         self.name = _name(plan.part)
         run = _replayer(graph, self.tally, self.name)
@@ -180,13 +172,7 @@ class _Graph(NamedTuple):
 
 
 def _capture(
-    call: Call,
-    plan: GraphPlan,
-    config: Config,
-    runtime: Runtime,
-    args: Sequence[Any],
-    pool: Any,
-    forward: CapturedGraph | None,
+    call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], pool: Any, forward: CapturedGraph | None
 ) -> _Graph:
     """Capture a graph that gets its inputs in the way the configuration asks for; if that fails, with copies of the inputs."""
     failures: dict[StagingKind, str] = {}
@@ -230,22 +216,13 @@ def _capture_with_copies(
 
     generators = [args[index] for index in plan.indices("generator")]
     captured = runtime.capture(function, staged.sources, results.in_graph, pool, generators, forward)
-    may_release = plan.returns_all_outputs or bool(config.buckets)  # otherwise a Python function may have kept results
-    is_released = may_release and _release(captured, results)
-    return _Graph(inputs, staged, captured, results, aliases, staging, is_released=is_released)
-
-
-def _release(captured: CapturedGraph, results: Results) -> bool:
-    """Let other graphs of the pool reuse the memory of the results, if each replay returns clones of all results.
-
-    Returns whether the memory was released.
-    """
-    outputs = [output for output in captured.outputs if isinstance(output, torch.Tensor)]
+    tensors = [output for output in captured.outputs if isinstance(output, torch.Tensor)]
     cloned = results.in_graph(captured.outputs)
-    if len(cloned) < len(outputs):
-        return False
-    captured.release(cloned)
-    return True
+    may_release = plan.returns_all_outputs or bool(config.buckets)  # otherwise a Python function may have kept results
+    # if each replay returns clones of all results, other graphs of the pool may reuse the memory of the results
+    if is_released := may_release and len(cloned) == len(tensors):
+        captured.release(cloned)
+    return _Graph(inputs, staged, captured, results, aliases, staging, is_released=is_released)
 
 
 def _capture_patched(

@@ -60,7 +60,4 @@ class Replayable(Protocol):
         """Why inputs are copied although the configuration asks for patched pointers; "" otherwise."""
 
 
-class MakeReplayable(Protocol):
-    """A function that captures a call, and returns the recording or pair of recordings."""
-
-    def __call__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], /) -> Replayable: ...
+MakeReplayable = Callable[[Call, GraphPlan, Config, Runtime, Sequence[Any]], Replayable]  # captures a call with these inputs

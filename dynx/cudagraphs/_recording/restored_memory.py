@@ -74,9 +74,8 @@ class RestoredMemory(OperatorMode):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        before = Bytes(
-            [(storage, copy) for storage, copy in self._saved.values() if is_used(storage)]
-        )  # memory that nothing else uses need not be restored
+        # memory that nothing else uses need not be restored
+        before = Bytes([(storage, copy) for storage, copy in self._saved.values() if is_used(storage)])
         if self._remembers:
             self.before, self.written = before, before.of_now()
         before.put_back()

@@ -7,7 +7,7 @@ and `cudagraphs.explain` show the choice and its reason.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording.inputs import copyable_in_graph, is_plain
@@ -18,31 +18,14 @@ FEW = 4  # most memcpy nodes that are worth it: a graph runs them one after anot
 OutputKind = Literal["clone", "alias", "static"]
 
 
-class Outputs(NamedTuple):
-    """How the results of a replay reach the caller, such as "clone", and the reason for this choice."""
-
-    kind: OutputKind
-    reason: str
-
-
 def choose_staging(
-    plan: GraphPlan,
-    config: Config,
-    runtime: Runtime,
-    args: Sequence[Any],
-    failures: Mapping[StagingKind, str] | None = None,
+    plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], failures: Mapping[StagingKind, str]
 ) -> Staging:
     """Choose how dynamic inputs reach a captured graph and how its results reach the caller, each with the reason.
 
-    Args:
-        plan: The plan of the graph.
-        config: What the user asks for.
-        runtime: Where the graph is captured.
-        args: The inputs of the graph.
-        failures: The kinds of staging ("patch", "memcpy_node") that failed for this graph, each with the reason.
+    `failures` are the kinds of staging ("patch", "memcpy_node") that failed for this graph, each with the reason.
     """
-    failures = failures or {}
-    outputs, outputs_reason = choose_outputs(plan, config)
+    outputs, outputs_reason = _outputs(plan, config)
     why_not_patched = ""
     if plan.patches_params or config.inputs == "patch":
         why_not_patched = failures.get("patch") or _why_not_patchable(plan, args)
@@ -54,13 +37,13 @@ def choose_staging(
     return Staging(kind, reason, outputs, outputs_reason, clones_in_graph=uses_memcpy_nodes, why_not_patched=why_not_patched)
 
 
-def choose_outputs(plan: GraphPlan, config: Config) -> Outputs:
-    """Choose how results reach the caller: what the configuration says, except where autograd keeps or changes them."""
+def _outputs(plan: GraphPlan, config: Config) -> tuple[OutputKind, str]:
+    """Return how results reach the caller, and why: as the configuration says, except where autograd keeps or changes them."""
     if plan.part == "backward":
-        return Outputs("clone", "autograd keeps the first gradient and adds to it")
+        return "clone", "autograd keeps the first gradient and adds to it"
     if config.outputs == "static" and (plan.part == "forward" or plan.is_differentiated):
-        return Outputs("alias", "autograd attaches its graph to the results, so they cannot be the recording's own tensors")
-    return Outputs(config.outputs, f"the configuration has outputs={config.outputs!r}")
+        return "alias", "autograd attaches its graph to the results, so they cannot be the recording's own tensors"
+    return config.outputs, f"the configuration has outputs={config.outputs!r}"
 
 
 def _why_not_patchable(plan: GraphPlan, args: Sequence[Any]) -> str:

@@ -18,12 +18,7 @@ Fill = Literal["zeros", "garbage"]
 
 _aten = torch.ops.aten
 _ALLOCATE = {  # by packets: overloads differ in how sizes, names or the result are passed
-    _aten.empty,
-    _aten.empty_like,
-    _aten.empty_permuted,
-    _aten.empty_strided,
-    _aten.new_empty,
-    _aten.new_empty_strided,
+    *(_aten.empty, _aten.empty_like, _aten.empty_permuted, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided)
 }
 _RESIZE = {_aten.resize_, _aten.resize_as_}
 

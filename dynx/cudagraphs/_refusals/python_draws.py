@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
 from dynx._reading.names import names_in
 from dynx._reading.user_location import user_location
 from dynx._torch.tracing.stack import RawFrame
+from dynx.cudagraphs._search.hidden_state import generator_of_numpy, generator_of_python
 
 
 class PythonDraws:
@@ -54,7 +56,7 @@ class _Spy:
 
     def __init__(self) -> None:
         self.can_watch = sys.getprofile() is None
-        self._python, self._numpy = _generator_of_python(), _generator_of_numpy()
+        self._python, self._numpy = generator_of_python(), generator_of_numpy()
         self._names = frozenset() if self._numpy is None else frozenset(dir(sys.modules["numpy"].random))
         self._of_python = self._of_numpy = ""
         self._seen = set[CodeType]()
@@ -75,13 +77,9 @@ class _Spy:
         if event == "c_call":
             if not self._of_python and getattr(called, "__self__", None) is self._python:
                 self._of_python = f"random numbers of Python's random{place_of(frame)}"
-        elif event == "call" and frame.f_code not in self._seen:
-            self._seen.add(frame.f_code)
-            if (
-                not self._of_python
-                and frame.f_code.co_filename == random.__file__
-                and frame.f_locals.get("self") is self._python
-            ):
+        elif event == "call" and (code := frame.f_code) not in self._seen:
+            self._seen.add(code)
+            if not self._of_python and code.co_filename == random.__file__ and frame.f_locals.get("self") is self._python:
                 self._of_python = f"random numbers of Python's random{place_of(frame)}"  # `gauss` draws in every second call
             if not self._of_numpy and self._draws_from_numpy(frame):
                 self._of_numpy = f"random numbers of NumPy{place_of(frame)}"
@@ -96,29 +94,13 @@ class _Spy:
         return (is_named or is_imported) and not self._names.isdisjoint(names.attributes)
 
 
-def place_of(frame: FrameType | None) -> str:
+def place_of(frame: FrameType) -> str:
     """Return " at " and the line of the user's code that a frame runs or was called from; "" if there is none."""
-    location = user_location(_stack_of(frame))
+    frames = [RawFrame(each.f_code.co_filename, line, each.f_code.co_qualname) for each, line in walk_stack(frame)]
+    location = user_location(frames[::-1])
     return f" at {location}" if location is not None else ""
 
 
-def _stack_of(frame: FrameType | None) -> list[RawFrame]:
-    frames = []
-    while frame is not None:
-        frames.append(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
-        frame = frame.f_back
-    return frames[::-1]
-
-
 def _states() -> tuple[Any, ...]:
-    generator = _generator_of_numpy()
+    generator = generator_of_numpy()
     return random.getstate(), None if generator is None else repr(generator.get_state(legacy=False))
-
-
-def _generator_of_python() -> Any:
-    return getattr(random.random, "__self__", None)
-
-
-def _generator_of_numpy() -> Any:
-    numpy = sys.modules.get("numpy")
-    return None if numpy is None else getattr(numpy.random.rand, "__self__", None)

@@ -14,7 +14,7 @@ from weakref import ProxyTypes
 
 from torch.utils.data import DataLoader
 
-from dynx.cudagraphs._search.hidden_state import reader_of_state
+from dynx.cudagraphs._search.hidden_state import generator_of_numpy, generator_of_python, reader_of_state
 from dynx.cudagraphs._search.search import Search
 
 _STREAMS: tuple[type, ...] = (IOBase, *ProxyTypes)  # text files are iterators of their lines
@@ -35,12 +35,8 @@ def advanced_by(function: Callable[..., Any], *, is_checked: bool) -> str:
 
 
 def _advances(value: Any) -> bool:
-    kind = type(value)
-    if issubclass(kind, (DataLoader, random.Random)):
-        return value is not getattr(random.random, "__self__", None)  # the state of the global generator is restored
-    if issubclass(kind, Iterator):
-        return not issubclass(kind, _STREAMS)
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not issubclass(kind, (numpy.random.Generator, numpy.random.RandomState)):
-        return False
-    return value is not getattr(numpy.random.rand, "__self__", None)
+    kind, numpy = type(value), sys.modules.get("numpy")
+    of_numpy = () if numpy is None else (numpy.random.Generator, numpy.random.RandomState)
+    if issubclass(kind, (DataLoader, random.Random, *of_numpy)):
+        return value is not generator_of_python() and value is not generator_of_numpy()  # the states of these are restored
+    return issubclass(kind, Iterator) and not issubclass(kind, _STREAMS)

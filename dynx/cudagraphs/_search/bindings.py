@@ -19,28 +19,8 @@ from dynx.cudagraphs._search.search import Edge, Search, functions_behind, is_te
 Key = tuple[tuple[Hashable, ...], ...]
 
 
-class Bindings:
-    """The values that a function reads by name at present, besides the attributes of modules.
-
-    Args:
-        function: The function, whose code is searched for names.
-        skipped: The values that are not checked: `(id of a dict, key)`, or `(owner, name, index)` for a value of an `Edge`.
-
-    Attributes:
-        modules: The modules that the function uses, without submodules of these.
-        edges: The references (`Edge`) through which the values were found.
-        objects: The objects and containers that were found, besides modules.
-        optimizers: The optimizers among these objects.
-        assigned: The names of attributes that the code assigns.
-        variables: The globals that the code assigns, its closure variables, and attributes of classes that it may assign.
-        functions: The functions whose code was searched.
-    """
-
-    def __init__(self, function: Callable[..., Any], skipped: Collection[Hashable] = ()) -> None:
-        search = Search(function, skipped)
-        self.skipped, self.modules, self.edges, self._names = skipped, search.modules, search.edges, search.names
-        self.objects, self.optimizers, self.assigned = search.objects, search.optimizers, search.assigned
-        self.variables, self.functions, self._absent = search.variables, search.functions, search.absent
+class Bindings(Search):
+    """A search for the values that a function reads by name at present, besides the attributes of modules."""
 
     def key(self) -> Key:
         """Return a hashable key of the values that the names have; if a name gets another value, the key differs."""
@@ -66,11 +46,7 @@ class Bindings:
         """Return the tensors among the values, each once."""
         return list({id(value): value for value in self.held() if is_tensor(value)}.values())
 
-    def reads_attribute(self, name: str) -> bool:
-        """Return whether an attribute of this name occurs in the code."""
-        return name in self._names
-
-    def check(self, watched: Collection[int] = ()) -> Callable[[], bool] | None:
+    def check(self, watched: Collection[int]) -> Callable[[], bool] | None:
         """Return a predicate that is true while the names have the same values; None if there is nothing to compare.
 
         It compares neither the classes of objects nor the code of functions.
@@ -79,7 +55,7 @@ class Bindings:
             watched: Ids of dicts that the caller compares as a whole, so that names in them are not compared here.
         """
         reads = _reads([edge for edge in self.edges if edge.scope is None or id(edge.scope) not in watched])
-        are_absent = absence_check([absent for absent in self._absent.values() if id(absent[0]) not in watched])
+        are_absent = absence_check([absent for absent in self.absent.values() if id(absent[0]) not in watched])
         if not reads:
             return are_absent
 

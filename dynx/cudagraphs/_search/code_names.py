@@ -71,11 +71,6 @@ def plain_functions(function: Any) -> list[FunctionType]:
     return list(dict.fromkeys(inner for inner in functions if inner is not None))
 
 
-def levels(function: Any) -> Iterator[Any]:
-    """Yield a callable, then each callable that it wraps, from the outermost to the innermost."""
-    return (layer.value for layer in unwrap(function).layers)
-
-
 def bound_objects(function: Any) -> tuple[Any, ...]:
     """Return the objects bound to a callable: `self` of a method, the arguments of a partial, or a callable object itself."""
     if issubclass(type(function), partial):

@@ -38,12 +38,13 @@ def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
     missing = {id(param) for param in params}
     if not missing:
         return []
-    candidates = [(module, held) for module in _all_modules() if (held := _params_of(module) & missing)]
+    modules = (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
+    candidates = [(module, held) for module in modules if (held := _params_of(module) & missing)]
     holding = []
     while missing:
         module, held = max(
             candidates,
-            key=lambda candidate: (len(candidate[1] & missing), _count_modules(candidate[0])),
+            key=lambda candidate: (len(candidate[1] & missing), len(list(candidate[0].modules()))),
             default=(None, set[int]()),
         )
         if module is None or not held & missing:
@@ -53,16 +54,8 @@ def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
     return holding
 
 
-def _all_modules() -> list[nn.Module]:
-    return [value for value in gc.get_objects() if issubclass(type(value), nn.Module)]
-
-
 def _params_of(module: nn.Module) -> set[int]:
     try:
         return {id(param) for param in nn.Module.parameters(module)}
     except (AttributeError, TypeError):  # its constructor raised
         return set()
-
-
-def _count_modules(module: nn.Module) -> int:
-    return sum(1 for _ in module.modules())

@@ -32,7 +32,7 @@ def reader_of_state(value: Any) -> Callable[[], Values] | None:
     if kind is _ENVIRONMENT or value is os.getenv:
         variables = os.environ._data  # type: ignore[attr-defined]  # as bytes: decoding all of them takes longer
         return lambda: (*variables, *variables.values())
-    if value is getattr(random.random, "__self__", None):
+    if value is generator_of_python():
         return None  # other code draws from it too: see `PythonDraws`
     if issubclass(kind, ContextVar):
         return lambda: (value.get(None),)
@@ -54,13 +54,23 @@ def reader_of_state(value: Any) -> Callable[[], Values] | None:
             return _reader_of_array(value)
         if issubclass(kind, (numpy.random.Generator, numpy.random.RandomState)):
             generator = getattr(value, "bit_generator", None) or value._bit_generator
-            is_global = value is getattr(numpy.random.rand, "__self__", None)  # as Python's: other code draws from it too
-            return None if is_global else lambda: (repr(generator.state),)
+            return None if value is generator_of_numpy() else lambda: (repr(generator.state),)  # as for that of Python
     if issubclass(kind, GeneratorType):
         return lambda: (_position_of(value),)
     if hasattr(kind, "__next__") and type(kind.__next__) is not FunctionType and not issubclass(kind, (IOBase, *ProxyTypes)):
         return lambda: (_position_of_iterator(value),)
     return None
+
+
+def generator_of_python() -> Any:
+    """Return the generator behind the functions of `random`; None if they were replaced."""
+    return getattr(random.random, "__self__", None)
+
+
+def generator_of_numpy() -> Any:
+    """Return the generator behind the functions of `numpy.random`; None if NumPy is not imported, or they were replaced."""
+    numpy = sys.modules.get("numpy")
+    return None if numpy is None else getattr(numpy.random.rand, "__self__", None)
 
 
 def _reader_of_array(values: Any) -> Callable[[], Values] | None:

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import gc
 import threading
+import types
 from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partialmethod
 from operator import attrgetter, itemgetter, methodcaller
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    GeneratorType,
-    GenericAlias,
-    GetSetDescriptorType,
-    MappingProxyType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    MethodWrapperType,
-    ModuleType,
-    WrapperDescriptorType,
-)
 from typing import Any
 
 import torch
@@ -28,22 +16,17 @@ from torch import nn
 from dynx._reading.owner import owner_of_module
 
 Values = tuple[Any, ...]
-Scope = dict[str, Any] | MappingProxyType[str, Any]  # attributes of an object, a module or a class; globals
+Scope = dict[str, Any] | types.MappingProxyType[str, Any]  # attributes of an object, a module or a class; globals
 
-_HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
 OF_C = frozenset(  # types of functions and attributes of C code, which do not change
     (
-        BuiltinFunctionType,
-        ClassMethodDescriptorType,
-        GetSetDescriptorType,
-        MemberDescriptorType,
-        MethodDescriptorType,
-        MethodWrapperType,
-        WrapperDescriptorType,
+        *(types.BuiltinFunctionType, types.MethodWrapperType, types.MethodDescriptorType, types.WrapperDescriptorType),
+        *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
     )
 )
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-_VIEWS: tuple[type, ...] = type({}.keys()), type({}.values()), type({}.items()), MappingProxyType
+_VIEWS: tuple[type, ...] = type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType
 
 
 def content_reader(container: Any) -> Callable[[], Values]:
@@ -132,7 +115,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 def hooks_of(module: nn.Module) -> list[Any]:
     """Return the forward and backward hooks and pre-hooks of a module."""
-    return [hook for name in _HOOKS for hook in vars(module).get(name, {}).values()]
+    return [hook for name in HOOKS for hook in vars(module).get(name, {}).values()]
 
 
 def values_of_thread(value: threading.local) -> dict[str, Any]:
@@ -148,17 +131,17 @@ def value_of_thread(owner: threading.local, name: str) -> Values:
 def parts_behind(value: Any) -> Values:
     """Return the objects inside a built-in method, partialmethod, dict view, generic alias, memoryview or generator."""
     kind = type(value)
-    if kind in (BuiltinFunctionType, MethodWrapperType):
-        return () if isinstance(value.__self__, (ModuleType, type, type(None))) else (value.__self__,)
+    if kind in (types.BuiltinFunctionType, types.MethodWrapperType):
+        return () if isinstance(value.__self__, (types.ModuleType, type, type(None))) else (value.__self__,)
     if kind is partialmethod:
         return value.func, value.args, value.keywords
     if kind in _VIEWS:
         return tuple(gc.get_referents(value)[:1])
-    if kind is GenericAlias or kind.__module__ == "typing":
+    if kind is types.GenericAlias or kind.__module__ == "typing":
         return (value.__origin__,) if hasattr(value, "__origin__") else ()
     if kind is memoryview:
         return (value.obj,)
-    if kind is GeneratorType and value.gi_frame is not None:
+    if kind is types.GeneratorType and value.gi_frame is not None:
         return tuple(value.gi_frame.f_locals.values())
     return ()
 
@@ -178,7 +161,7 @@ def is_mutable(kind: type) -> bool:
 
 def is_of_library(value: Any) -> bool:
     """Return whether a value is a Python module of a library (or torch, dynx, Python), not of the user."""
-    return issubclass(type(value), ModuleType) and owner_of_module(value) != "user"
+    return issubclass(type(value), types.ModuleType) and owner_of_module(value) != "user"
 
 
 def is_used(value: Any) -> bool:

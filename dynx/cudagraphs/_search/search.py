@@ -30,37 +30,13 @@ from dynx._reading.names import modules_named_in, names_in
 from dynx._reading.owner import owner_of_class
 from dynx._reading.user_location import owner_of_file
 from dynx._reading.variables import Variable
-from dynx.cudagraphs._search.code_names import (
-    FUNCTIONS,
-    bound_objects,
-    cells_of,
-    levels,
-    module_of,
-    names_of_class,
-    plain_functions,
-)
+from dynx._torch.compilation.unwrap import unwrap
+from dynx.cudagraphs._search import readers
+from dynx.cudagraphs._search.code_names import FUNCTIONS, bound_objects, cells_of, module_of, names_of_class, plain_functions
 from dynx.cudagraphs._search.hidden_state import reader_of_state
 from dynx.cudagraphs._search.identity import PLAIN
 from dynx.cudagraphs._search.optimizers import objects_in
-from dynx.cudagraphs._search.readers import (
-    OF_C,
-    Scope,
-    Values,
-    attribute,
-    attributes_of,
-    cell_content,
-    content_reader,
-    hooks_of,
-    is_mutable,
-    is_of_library,
-    item,
-    names_read_by,
-    parts_behind,
-    used_reader,
-    value_of_thread,
-    values_of_thread,
-)
-from dynx.cudagraphs._search.readers import slot as slot_value
+from dynx.cudagraphs._search.readers import OF_C, Scope, Values, attributes_of, hooks_of, is_mutable, is_of_library
 
 HIDDEN = "the state"  # of an object without attributes
 
@@ -94,7 +70,8 @@ class Search:
 
     Args:
         function: Where the search begins.
-        skipped: Names that are not followed, as pairs (id of a dict, name).
+        skipped: Names that are not followed, as pairs (id of a dict, name), and values of an `Edge` that `Bindings` does not
+            compare, as (owner, name, index).
 
     Attributes:
         modules: The modules that were found, without submodules of these.
@@ -110,7 +87,7 @@ class Search:
     """
 
     def __init__(self, function: Any, skipped: Collection[Hashable] = ()) -> None:
-        self._function, self._skipped = function, skipped
+        self._function, self.skipped = function, skipped
         self._scopes = [inner.__globals__ for inner in plain_functions(function)]
         self._libraries = set[str]()  # of optimizers, whose code is searched
         self.names, self.assigned = set(_IMPLICIT_NAMES), set[str]()
@@ -187,11 +164,11 @@ class Search:
         self._visited[id(value)] = value
         if module_of(kind).partition(".")[0] in _OPAQUE:
             return
-        for part in parts_behind(value):
+        for part in readers.parts_behind(value):
             self._follow_constant(value, part)
         if kind in OF_C:
             return
-        self.names |= names_read_by(value)
+        self.names |= readers.names_read_by(value)
         if (read := reader_of_state(value)) is not None:
             self._follow(value, HIDDEN, read)
         elif is_tensor(value):
@@ -203,16 +180,16 @@ class Search:
                 self._visit_function(value)
         elif issubclass(kind, _CONTAINERS):
             if len(value) <= _LONG:
-                self._follow(value, "", content_reader(value))
+                self._follow(value, "", readers.content_reader(value))
             elif len(value) <= _LONGEST and not issubclass(kind, (set, frozenset)):  # data, probably
-                self._follow(value, "", used_reader(value))
+                self._follow(value, "", readers.used_reader(value))
             if kind not in _CONTAINERS:
                 self._visit_object(value)
         elif issubclass(kind, ref):
             self._follow(value, "", lambda: (value(),))
         elif issubclass(kind, threading.local):
-            for name in _common(values_of_thread(value), self.names):
-                self._follow(value, name, partial(value_of_thread, value, name))
+            for name in _common(readers.values_of_thread(value), self.names):
+                self._follow(value, name, partial(readers.value_of_thread, value, name))
         elif issubclass(kind, ModuleType):
             if value is os and "getenv" in self.names:
                 self._queue.append(os.environ)
@@ -224,7 +201,7 @@ class Search:
             self._visit_object(value)
 
     def _visit_function(self, function: Any) -> None:
-        for level in levels(function):
+        for level, _ in unwrap(function).layers:
             for value in () if issubclass(type(level), partial) else bound_objects(level):
                 self._follow_constant(function, value)
         for inner in plain_functions(function):
@@ -241,17 +218,17 @@ class Search:
             self.variables += [Variable(name, inner.__dict__, name) for name in _common(inner.__dict__, self.assigned)]
             for cell in cells_of(inner):
                 self.variables.append(Variable("a closure variable", cell, ""))
-                self._follow(function, "", partial(cell_content, cell))
+                self._follow(function, "", partial(readers.cell_content, cell))
             for defaults in ("__defaults__", "__kwdefaults__"):
                 if getattr(inner, defaults):
-                    self._follow(function, defaults, partial(attribute, inner, defaults))
+                    self._follow(function, defaults, partial(readers.attribute, inner, defaults))
             self._visit_names(function, inner.__globals__, names.variables | names.texts | names.assigned)
 
     def _visit_names(self, owner: Any, scope: Scope, names: Set[str]) -> None:
         found = _common(scope, names)
         for name in found:
-            if (id(scope), name) not in self._skipped:
-                self._follow(owner, name, partial(item, scope, name), scope)
+            if (id(scope), name) not in self.skipped:
+                self._follow(owner, name, partial(readers.item, scope, name), scope)
         if not (is_tensor(owner) or _has_own_check(owner)):
             self.absent.setdefault(id(scope), (scope, set()))[1].update(names - set(found))
 
@@ -282,7 +259,7 @@ class Search:
                 self._queue += hooks_of(module) if module is not self._method_of else ()
         for slot in self._slots_of(type(value)):
             if slot.__name__ in names:
-                self._follow(value, slot.__name__, partial(slot_value, slot, value))
+                self._follow(value, slot.__name__, partial(readers.slot, slot, value))
 
     def _names_in_class(self, kind: type) -> frozenset[str]:
         """Return the names of attributes in a class's methods, as far as the code searched so far names these methods."""
@@ -323,7 +300,7 @@ class Search:
                 names = names | (_methods_of_python(attributes) - (_MAKING - names)) | called
             for name in _common(attributes, names):
                 if type(attributes[name]) is not MemberDescriptorType:
-                    self._follow(kind, name, partial(item, attributes, name), attributes)
+                    self._follow(kind, name, partial(readers.item, attributes, name), attributes)
                     self._queue += functions_behind(attributes[name])
 
     def _visit_contents(self) -> None:
@@ -336,7 +313,7 @@ class Search:
         for module in modules:
             attributes = vars(module)
             for name in _common(attributes, named.get(type(module), frozenset()) - _OF_MODULES):
-                if (id(attributes), name) not in self._skipped:
+                if (id(attributes), name) not in self.skipped:
                     self._queue.append(attributes[name])
         while self._queue and len(self._visited) < _MAX_OBJECTS:
             value = self._queue.popleft()

@@ -24,6 +24,7 @@ from dynx.cudagraphs._search.identity import (
     layout_of,
     needs_gradient,
 )
+from dynx.cudagraphs._search.readers import HOOKS
 from dynx.cudagraphs._search.search import Edge
 from dynx.cudagraphs._state.assignments import Assignments, Place, place_of
 from dynx.cudagraphs._state.comparison import Compared, predicate_of
@@ -73,26 +74,13 @@ class Unchecked(State):
         return None
 
     def predicate(self) -> Callable[[], bool]:
-        return _always
+        return lambda: True
 
     def difference(self, before: Key, after: Key) -> str:
         return "nothing"
 
 
-def _always() -> bool:
-    return True
-
-
-_DICTS = (
-    "__dict__",
-    "_parameters",
-    "_buffers",
-    "_modules",
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+_DICTS = "__dict__", "_parameters", "_buffers", "_modules", *HOOKS
 Attributes = tuple[tuple[str, Hashable], ...]  # names and identities of the values
 
 
@@ -149,13 +137,10 @@ class ModuleState(State):
     """The state of the modules that a function uses, of their classes, of names that it reads, and of settings of torch.
 
     The state of a module is its attributes and the contents of containers and objects in them, addresses of tensors,
-    submodules and hooks.
-
-    Args:
-        function: The function that uses the modules.
-        device_type: Device type whose autocast state is checked.
-        others: Modules that are checked too.
+    submodules and hooks. `others` are modules that are checked too; `device_type` is that whose autocast state is checked.
     """
+
+    _keeps_objects, _is_shared = False, True  # see `Place`: what a capture may assign, and whether other threads may do so
 
     def __init__(self, function: Callable[..., Any], device_type: str, others: Sequence[nn.Module] = ()) -> None:
         self._function, self._device_type = function, device_type
@@ -189,7 +174,7 @@ class ModuleState(State):
         return used.tensors()
 
     def _checks_requires_grad(self, used: Used) -> bool:
-        return used.bindings.reads_attribute("requires_grad")
+        return "requires_grad" in used.bindings.names
 
     def held(self) -> Any:
         used = self._used()
@@ -232,12 +217,10 @@ class ModuleState(State):
         return next(changes, next(texts, "a module"))
 
     def assignments(self) -> Assignments:
-        used = self._used()
-        return Assignments(self._places(used), used.bindings.variables, used.bindings.assigned)
-
-    def _places(self, used: Used) -> list[Place | None]:
-        objects = [place_of(owner, keeps_objects=False, is_shared=True) for owner in used.bindings.objects]
-        return [*map(Place, used.dicts), *objects]
+        used, keeps = self._used(), self._keeps_objects
+        attributes = [Place(d, keeps_objects=keeps) for d in used.dicts]
+        objects = [place_of(owner, keeps_objects=keeps, is_shared=self._is_shared) for owner in used.bindings.objects]
+        return Assignments([*attributes, *objects], used.bindings.variables, used.bindings.assigned)
 
 
 _TEXTS = {  # of the fields of ModuleKey, in the order in which they are compared

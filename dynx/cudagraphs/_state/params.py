@@ -46,10 +46,8 @@ def replaced_in(modules: Sequence[nn.Module], replacements: Mapping[torch.Tensor
     inner = [module for outer in modules for module in outer.modules()]
     dicts: list[dict[str, Any]] = [d for module in inner for d in (module._parameters, module._buffers)]
     replaced = [(d, name, tensor) for d in dicts for name, tensor in d.items() if tensor in replacements]
-    flat = [
-        (vars(module), name) for module in inner if isinstance(module, nn.RNNBase) for name in _FLAT if name in vars(module)
-    ]
-    before = [(attributes, name, attributes[name]) for attributes, name in flat]
+    recurrent = [vars(module) for module in inner if isinstance(module, nn.RNNBase)]
+    before = [(attributes, name, attributes[name]) for attributes in recurrent for name in _FLAT if name in attributes]
     try:
         for d, name, tensor in replaced:
             d[name] = replacements[tensor]

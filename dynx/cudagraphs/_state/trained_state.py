@@ -10,7 +10,6 @@ import torch
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._search.bindings import Bindings
 from dynx.cudagraphs._search.code_names import where_assigned
-from dynx.cudagraphs._state.assignments import Place, place_of
 from dynx.cudagraphs._state.module_state import ModuleKey, ModuleState, Used, changes_of
 
 
@@ -22,15 +21,12 @@ class TrainedState(ModuleState):
     like everything else.
     """
 
+    _keeps_objects = True
     _before_capture: Mapping[Hashable, Any] = {}  # the values that are not checked, by location
 
     def is_checked(self, value: Any) -> bool:
         """Return whether a value is a module whose state is checked."""
         return any(value is module for module in self._used().modules)
-
-    def _places(self, used: Used) -> list[Place | None]:
-        objects = [place_of(owner, keeps_objects=True, is_shared=True) for owner in used.bindings.objects]
-        return [*(Place(attributes, keeps_objects=True) for attributes in used.dicts), *objects]
 
     def begin_capture(self) -> None:
         self._before_capture = self._unchecked_values()
@@ -45,19 +41,15 @@ class TrainedState(ModuleState):
     def _unchecked_values(self) -> dict[Hashable, Any]:
         if not self._skipped:
             return {}
-        used = self._used_unskipped()
-        found: dict[Hashable, Any] = {(id(d), name): value for d in used.dicts for name, value in d.items()}
-        found |= {
-            (edge.owner, edge.name, index): value for edge in used.bindings.edges for index, value in enumerate(edge.values)
-        }
-        return {place: found[place] for place in self._skipped if place in found}
-
-    def _used_unskipped(self) -> Used:
         skipped, self._skipped = self._skipped, set()
         try:
-            return self._used()
+            used = self._used()
         finally:
             self._skipped = skipped
+        edges = used.bindings.edges
+        found: dict[Hashable, Any] = {(id(d), name): value for d in used.dicts for name, value in d.items()}
+        found |= {(edge.owner, edge.name, index): value for edge in edges for index, value in enumerate(edge.values)}
+        return {place: found[place] for place in skipped if place in found}
 
     def changed_by_call(self, before: Key) -> str:
         """Return the name of a number, module or setting that a call changed, or "".
@@ -73,12 +65,9 @@ class TrainedState(ModuleState):
 
 
 class StepState(TrainedState):
-    """The state that an optimizer's `step` reads besides `param_groups` and `state`: attributes, and values read by name.
+    """The state that an optimizer's `step` reads besides `param_groups` and `state`: attributes, and values read by name."""
 
-    Args:
-        optimizer: The optimizer.
-        device_type: Device type whose autocast state is checked.
-    """
+    _is_shared = False
 
     def __init__(self, optimizer: Any, device_type: str) -> None:
         super().__init__(optimizer.step, device_type)
@@ -95,7 +84,3 @@ class StepState(TrainedState):
     def where_assigned(self, name: str) -> str:
         """Return " (file:line in function)", where `step` assigns a name or a dict's element; "" if it does not."""
         return where_assigned(name, self._used().bindings.functions)
-
-    def _places(self, used: Used) -> list[Place | None]:
-        own = (place_of(owner, keeps_objects=True, is_shared=False) for owner in used.bindings.objects)
-        return [*(Place(attributes, keeps_objects=True) for attributes in used.dicts), *own]

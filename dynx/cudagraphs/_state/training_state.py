@@ -34,10 +34,8 @@ class TrainingState(State):
     """The state of a training step: modules that the loss uses, parameters, optimizer and scaler.
 
     Args:
-        loss_fn: The loss.
-        params: All parameters that were passed to `train_step`.
+        loss_fn, params, scaler: What was passed to `train_step`.
         optimizer: The optimizer; None if this part of an accumulated step does not call it.
-        scaler: The gradient scaler.
         others: Modules that own parameters and that are not found by the names in the code of the loss.
         begins: Whether this part of an accumulated step is the first, which resets gradients.
     """
@@ -64,11 +62,9 @@ class TrainingState(State):
     def key(self) -> Key:
         optimizers = self._optimizers()
         self._check_hooks(optimizers)
+        step = () if self._step is None else self._step.key()
         state = optimizer_state.layouts_of(optimizers)
-        return TrainingKey(self._modules.key(), self._step_key(), self._params_key(), self._options(optimizers), state)
-
-    def _step_key(self) -> Key:
-        return () if self._step is None else self._step.key()
+        return TrainingKey(self._modules.key(), step, self._params_key(), self._options(optimizers), state)
 
     def _check_hooks(self, optimizers: Optimizers) -> None:
         """Raise UsageError if a replay could not train the parameters, for example since a hook was registered."""

@@ -89,25 +89,18 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
     for module in modules:
         for name, buffer in module.named_buffers():
             if buffer.requires_grad:
-                raise UsageError(
-                    f"buffer {name} requires grad, but recordings compute gradients of parameters only\n  make it a parameter"
-                )
+                why = "recordings compute gradients of parameters only"
+                raise UsageError(f"buffer {name} requires grad, but {why}\n  make it a parameter")
         for name, submodule in module.named_modules():
             if name and has_hooks(submodule):
-                raise UsageError(
-                    f"submodule {name} has a hook, which a replay would not call\n"
-                    "  remove it, or register it on the outer module"
-                )
+                advice = "remove it, or register it on the outer module"
+                raise UsageError(f"submodule {name} has a hook, which a replay would not call\n  {advice}")
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | None, scaler: Any, accumulate: int = 1) -> None:
     """Raise UsageError if the step of the optimizer cannot be captured.
 
-    Args:
-        optimizer: The optimizer.
-        named: The parameters that may get gradients, with their names; None for an optimizer inside of another optimizer.
-        scaler: The gradient scaler.
-        accumulate: Number of calls over which gradients accumulate.
+    `named` are the parameters that may get gradients; None for an optimizer inside of another optimizer.
     """
     kind = type(optimizer).__name__
     if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
@@ -118,38 +111,26 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | N
         raise UsageError(f"{kind} has step hooks, which a replay would not call\n  remove the hooks")
     passed = None if named is None else {id(param) for _, param in named}
     for number, group in enumerate(optimizer.param_groups):
-        on_cuda = any(param.is_cuda for param in group["params"])
+        what, on_cuda = f"{kind} (group {number})", any(param.is_cuda for param in group["params"])
+        counts_on_cpu = f"{what} counts its steps on the CPU, which cannot be captured"
         if on_cuda and group.get("capturable") is False:
-            raise UsageError(
-                f"{kind} (group {number}) counts its steps on the CPU, which cannot be captured\n"
-                "  create it with capturable=True"
-            )
+            raise UsageError(f"{counts_on_cpu}\n  create it with capturable=True")
         for name, value in group.items():
             if on_cuda and isinstance(value, torch.Tensor) and value.device.type == "cpu":
-                raise UsageError(
-                    f"{name} of {kind} (group {number}) is on the CPU\n  create it on the device, or pass a number"
-                )
+                raise UsageError(f"{name} of {what} is on the CPU\n  create it on the device, or pass a number")
         if on_cuda and any(tensor.device.type == "cpu" for tensor in tensors_in_state([optimizer], group["params"])):
-            raise UsageError(
-                f"{kind} (group {number}) counts its steps on the CPU, which cannot be captured\n"
-                "  use an optimizer that has capturable=True"
-            )
+            raise UsageError(f"{counts_on_cpu}\n  use an optimizer that has capturable=True")
         if passed is not None and any(id(param) not in passed for param in group["params"] if param.requires_grad):
-            raise UsageError(f"{kind} (group {number}) has parameters that were not passed to train_step\n  pass all of them")
+            raise UsageError(f"{what} has parameters that were not passed to train_step\n  pass all of them")
     if scaler is not None and not takes_found_inf(optimizer):
-        raise UsageError(
-            f"the scaler checks on the CPU whether {kind} may step, which cannot be captured\n"
-            "  create the optimizer with fused=True"
-        )
+        why = f"the scaler checks on the CPU whether {kind} may step, which cannot be captured"
+        raise UsageError(f"{why}\n  create the optimizer with fused=True")
 
 
 def check_wrappers(named: Sequence[Named]) -> None:
     """Raise UsageError if any DDP or DataParallel module that exists in the process wraps one of the parameters."""
     params = {id(param) for _, param in named}
-    modules = (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
-    for wrapper in (module for module in modules if issubclass(type(module), _WRAPPERS)):
+    for wrapper in (value for value in gc.get_objects() if issubclass(type(value), _WRAPPERS)):
         if any(id(param) in params for param in wrapper.parameters()):
-            kind = type(wrapper).__name__
-            raise UsageError(
-                f"the parameters belong to a {kind}, whose hooks a replay does not run\n  use torch.compile instead"
-            )
+            owner = f"a {type(wrapper).__name__}, whose hooks a replay does not run"
+            raise UsageError(f"the parameters belong to {owner}\n  use torch.compile instead")
