@@ -136,14 +136,14 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
         tuple(_distinct(record for record in trial.records if isinstance(record, GraphBreak))),
         name_of(backend),
         _location_of(program.fn),
-        trial.shared.counts,
+        trial.eager.shared,
         raised=trial.raised,
-        leaks=trial.leaks,
-        unread=trial.shared.unread,
+        leaks=trial.eager.leaks,
+        unread=trial.eager.unread,
         settings=_settings(program),
-        draws=trial.draws,
+        draws=trial.eager.draws,
         changed_at=program.changed_at,
-        is_whole=trial.is_whole,
+        is_whole=trial.eager.is_whole,
     )
 
 
