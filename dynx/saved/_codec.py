@@ -48,16 +48,17 @@ class Codec:
     def why_not(self, tensor: torch.Tensor) -> str:
         """Return why the codec cannot pack a tensor, or an empty string; only the tensor's metadata is read."""
         if self.dtypes == "floating" and not (tensor.dtype.is_floating_point and tensor.element_size() > 1):
-            return f"{self.name} is for floating-point tensors of 16 bits or more, not {_short(tensor.dtype)}"
+            return f"{self.name} is for floating-point tensors of 16 bits or more, not {dtype_name(tensor.dtype)}"
         if self.dtypes == "bool" and not (
             tensor.dtype is torch.bool or (self.zero_mask_only and tensor.dtype.is_floating_point)
         ):
-            return f"{self.name} is for masks, not {_short(tensor.dtype)}"
+            return f"{self.name} is for masks, not {dtype_name(tensor.dtype)}"
         return self.refuses(tensor) if self.refuses is not None else ""
 
     def __str__(self) -> str:
         return self.name
 
 
-def _short(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a dtype without its module, such as "float32"."""
     return str(dtype).removeprefix("torch.")

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 
+from dynx._bytecode.cells import is_filled
 from dynx._bytecode.digest import code_digest
 from dynx._bytecode.globals_read import globals_read
 from dynx.errors import UsageError
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), torch.dtype, torch.device, torch.Size)
+_OPERATORS = ("method_descriptor", "wrapper_descriptor", "getset_descriptor", "_OpNamespace", "_Ops", "ufunc")  # their classes
 _FOLDER = Path(__file__).parent
 _SIZE = 16  # bytes
 
@@ -106,11 +108,10 @@ class _Reader:
         yield "defaults", tuple(function.__defaults__ or ())
         yield "keyword defaults", tuple(sorted((function.__kwdefaults__ or {}).items()))
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        yield from ((f"{name!r}, which {function.__qualname__} closes over", _content(cell)) for name, cell in cells)
-        yield from (
-            (f"{'.'.join(path)!r}, which {function.__qualname__} reads", read)
-            for path, read in sorted(globals_read(function).items())
-        )
+        for name, cell in cells:
+            yield f"{name!r}, which {function.__qualname__} closes over", cell.cell_contents if is_filled(cell) else None
+        for path, read in sorted(globals_read(function).items()):
+            yield f"{'.'.join(path)!r}, which {function.__qualname__} reads", read
 
     def _text(self, *texts: str) -> None:
         for text in texts:
@@ -119,24 +120,9 @@ class _Reader:
 
 
 def _is_operator(value: Any) -> bool:
-    return isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or type(value).__name__ in (
-        "method_descriptor",
-        "wrapper_descriptor",
-        "_OpNamespace",
-        "_Ops",
-        "getset_descriptor",
-        "ufunc",
-    )
+    return isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or type(value).__name__ in _OPERATORS
 
 
 def _name_of(value: Any) -> str:
-    return (
-        f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', None) or getattr(value, '__name__', str(value))}"
-    )
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", str(value))
+    return f"{getattr(value, '__module__', '')}.{name}"

@@ -6,7 +6,8 @@ Without a graph, dynx does not know the module and name of a tensor, or how back
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -49,16 +50,16 @@ def pack_eagerly(tensor: torch.Tensor, rules: Sequence[Rule], *, validate: bool)
     if torch.compiler.is_compiling() or torch.is_inference(tensor):
         return tensor.detach()
     candidate = _candidate(tensor, needs_line=any(rule.line is not None for rule in rules) or bool(_watching))
-    for rule in rules:
-        if rule.codec.name == RECOMPUTE or rule.why_not(candidate):
-            continue
-        codec = rule.codec
+    rule = next((rule for rule in rules if rule.codec.name != RECOMPUTE and not rule.why_not(candidate)), None)
+    stored: Any = tensor.detach()  # autograd restores the history; undetached, the tensor would be kept alive by its own graph
+    result = stored
+    if rule is not None:
         with torch.no_grad():
-            packed = Packed(codec.pack(tensor.detach()), codec, tensor.shape, tensor.dtype, tensor.device, validate)
-        _note(EagerTensor(tensor, candidate, rule, packed.stored))
-        return packed
-    _note(EagerTensor(tensor, candidate, None, tensor))
-    return tensor.detach()  # autograd restores the history; undetached, the tensor would be kept alive by its own graph
+            stored = rule.codec.pack(stored)
+        result = Packed(stored, rule.codec, tensor.shape, tensor.dtype, tensor.device, validate)
+    for tensors in _watching:
+        tensors.append(EagerTensor(tensor, candidate, rule, stored))
+    return result
 
 
 def unpack_eagerly(packed: Any) -> torch.Tensor:
@@ -81,18 +82,15 @@ def _check(tensor: Any, packed: Packed) -> None:
             raise BadCodec(f"{text}\n  {advice}")
 
 
-def _note(found: EagerTensor) -> None:
-    for tensors in _watching:
-        tensors.append(found)
-
-
-def watch_eager(tensors: list[EagerTensor]) -> None:
-    """Append every tensor that eager code saves under dynx hooks to `tensors`, until `unwatch_eager` is called."""
+@contextmanager
+def watch_eager() -> Iterator[list[EagerTensor]]:
+    """Collect the tensors that eager code saves under dynx hooks in a `with` block."""
+    tensors: list[EagerTensor] = []
     _watching.append(tensors)
-
-
-def unwatch_eager(tensors: list[EagerTensor]) -> None:
-    _watching[:] = [other for other in _watching if other is not tensors]
+    try:
+        yield tensors
+    finally:
+        _watching[:] = [other for other in _watching if other is not tensors]
 
 
 def _candidate(tensor: torch.Tensor, *, needs_line: bool) -> Candidate:

@@ -33,8 +33,8 @@ class SavedHooks:
 
     def __init__(self, rules: tuple[Rule, ...], cache_hash: str | None, *, validate: bool, schedule: Schedule) -> None:
         self.rules = rules
-        key = _key(rules, cache_hash, validate=validate, schedule=schedule)
-        self._cache_hash = cache_hash
+        key = digest(rules if cache_hash is None else tuple(map(str, rules)), cache_hash, validate, schedule)
+        self._options: dict[str, Any] = {"cache_hash": cache_hash, "validate": validate, "schedule": schedule}
         self._published = publish(key, rules, validate=validate, schedule=schedule)
         self._entered = threading.local()
         self._global: tuple[str, str] | None = None  # module and name of the global that refers to it
@@ -62,19 +62,15 @@ class SavedHooks:
         return hooked
 
     def __copy__(self) -> SavedHooks:
-        return self._made()
+        return SavedHooks(self.rules, **self._options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SavedHooks:
-        return self._made()
-
-    def _made(self) -> SavedHooks:
-        published = self._published
-        return SavedHooks(self.rules, self._cache_hash, validate=published.validate, schedule=published.schedule)
+        return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._global is not None and _global(*self._global) is self:
             return _global, self._global
-        return _hooks_of, (self.rules, self._cache_hash, self._published.validate, self._published.schedule)
+        return functools.partial(hooks, **self._options), self.rules
 
     def _stacks(self) -> list[ExitStack]:
         stacks: list[ExitStack] = self._entered.__dict__.setdefault("stacks", [])
@@ -133,18 +129,9 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     return SavedHooks(rules, cache_hash, validate=validate, schedule=schedule)
 
 
-def _hooks_of(rules: tuple[Rule, ...], cache_hash: str | None, validate: Any, schedule: Schedule) -> SavedHooks:
-    return hooks(*rules, cache_hash=cache_hash, validate=validate, schedule=schedule)
-
-
 def _global(module: str, name: str) -> Any:
     """Return the object with this qualified name in a module; None if there is none. Used to unpickle hooks."""
     found: Any = import_module(module)
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
-
-
-def _key(rules: tuple[Any, ...], cache_hash: str | None, *, validate: bool, schedule: str) -> str:
-    described = tuple(map(str, rules)) if cache_hash is not None else rules
-    return digest(described, cache_hash, validate, schedule)

@@ -13,7 +13,7 @@ from dynx._torch.shapes.symbol_facts import holds, known_size
 from dynx.errors import UsageError
 from dynx.records.location import Location
 from dynx.records.saved import SavedKind
-from dynx.saved._codec import Codec
+from dynx.saved._codec import Codec, dtype_name
 
 _SKIPPABLE: tuple[SavedKind, ...] = ("param", "buffer", "input", "output")
 _LINE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
@@ -53,7 +53,7 @@ class Rule:
         if candidate.kind in self.skip or candidate.kind == "constant":
             return f"it is {_KINDS[candidate.kind]}"
         if self.dtype is not None and candidate.tensor.dtype not in self.dtype:
-            return f"dtype is {', '.join(map(_short, self.dtype))}"
+            return f"dtype is {', '.join(map(dtype_name, self.dtype))}"
         patterns = ((self.name, candidate.name, "name"), (self.module, candidate.module, "module"))
         for pattern, text, option in patterns:
             if pattern is not None and (text is None or re.search(pattern, text) is None):
@@ -178,10 +178,6 @@ def is_at(location: Location | None, line: str) -> bool:
         return False
     lines = (location, location.own)
     return any(one.line == int(wanted["line"]) and f"/{one.file}".endswith(f"/{wanted['file']}") for one in lines)
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _text(value: Any) -> str:

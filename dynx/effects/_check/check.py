@@ -96,12 +96,9 @@ def check(
     changed_at = len(all_calls) if change is not None else None
     all_calls = all_calls if change is None else [*all_calls, *all_calls]
     original, chosen, fullgraph = _original_and_settings(fn, backend)
-    tolerance, is_aligned = Tolerance(rtol, atol), rng == "aligned"
-    program = Program(
-        original, all_calls, state or {}, tolerance, isolate == "fork", fullgraph, change, changed_at, is_aligned
-    )  # fmt: skip
-    trial = _compared(program, chosen)
-    return _with_stage(_report(program, chosen, trial), program, chosen, bisect=bisect)
+    tolerance, forks, is_aligned = Tolerance(rtol, atol), isolate == "fork", rng == "aligned"
+    program = Program(original, all_calls, state or {}, tolerance, forks, fullgraph, change, changed_at, is_aligned)
+    return _with_stage(_report(program, chosen, _compared(program, chosen)), program, chosen, bisect=bisect)
 
 
 def _check_options(rng: str, change: Any, isolate: str, *, bisect: bool) -> None:
@@ -136,14 +133,14 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
         tuple(_distinct(record for record in trial.records if isinstance(record, GraphBreak))),
         name_of(backend),
         _location_of(program.fn),
-        trial.shared.counts,
+        trial.eager.shared,
         raised=trial.raised,
-        leaks=trial.leaks,
-        unread=trial.shared.unread,
+        leaks=trial.eager.leaks,
+        unread=trial.eager.unread,
         settings=_settings(program),
-        draws=trial.draws,
+        draws=trial.eager.draws,
         changed_at=program.changed_at,
-        is_whole=trial.is_whole,
+        is_whole=trial.eager.is_whole,
     )
 
 
@@ -165,10 +162,9 @@ def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: 
     if report.outcome != "different":
         return report
     stage = first_stage(program, backend, report.diffs)
+    report = replace(report, stage=stage.name)
     node = first_node(program, stage.backend, report.diffs) if bisect and stage.name != "Dynamo" else None
-    if node is None:
-        return replace(report, stage=stage.name)
-    return replace(report, stage=stage.name, node=node.text, node_location=node.location)
+    return report if node is None else replace(report, node=node.text, node_location=node.location)
 
 
 def _check_types(fn: Any, inputs: Any, state: Any, backend: Any) -> None:
@@ -207,15 +203,13 @@ def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls:
 def _original_and_settings(fn: Any, backend: Any) -> tuple[Any, Any, bool]:
     """Return the uncompiled function, the backend to use, and whether graph breaks raise an error (`fullgraph`)."""
     unwrapped = unwrap(fn)
-    compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
-    original = unwrapped.original if compiled is not None else fn
-    original = unwrapped.module if compiled is not None and unwrapped.module is not None else original
-    chosen = backend if backend is not None else compiled if compiled is not None else "eager"
-    return original, chosen, compiled is not None and is_fullgraph(unwrapped.compiled)
+    if (compiled := backend_of(unwrapped.compiled)) is None:
+        return fn, "eager" if backend is None else backend, False
+    original = unwrapped.original if unwrapped.module is None else unwrapped.module
+    return original, compiled if backend is None else backend, is_fullgraph(unwrapped.compiled)
 
 
 def _location_of(fn: Any) -> Location | None:
     """Return the first line of the Python function that `fn` is or calls (`forward` of a module); None if there is none."""
-    function = unwrap(fn).function
-    code = getattr(function, "__code__", None)
+    code = unwrap(fn).code
     return location_of(RawFrame(code.co_filename, first_line(code), code.co_qualname)) if code is not None else None

@@ -46,7 +46,9 @@ def in_child(work: Callable[[], T]) -> T:
         Exception: An exception of the function itself.
     """
     with tempfile.TemporaryFile() as file:
-        pid = _fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns about a fork with several threads
+            pid = os.fork()
         if pid == 0:
             _run(work, file)
         try:
@@ -75,12 +77,6 @@ def packed(value: Any) -> bytes:
 def unpacked(data: bytes) -> Any:
     """Return the value that `packed` serialized."""
     return torch.load(BytesIO(data), weights_only=False)
-
-
-def _fork() -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns about a fork with several threads
-        return os.fork()
 
 
 def _run(work: Callable[[], Any], file: IO[bytes]) -> None:

@@ -7,6 +7,7 @@ expression that leads to the object, such as `args[0].weight`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -48,13 +49,8 @@ def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Toleran
     yield from _of_errors(eager.error, compiled.error, call)
     yield from _of_facts(eager, compiled, call, tolerance)
     if eager.output != compiled.output:
-        yield _plain(
-            "stdout",
-            _first_line_that_differs(eager.output, compiled.output),
-            _first_line_that_differs(compiled.output, eager.output),
-            "output",
-            call,
-        )
+        one, other = eager.output, compiled.output
+        yield _plain("stdout", _first_line_that_differs(one, other), _first_line_that_differs(other, one), "output", call)
     for name, state in eager.random.items():
         if not is_same_state(state, compiled.random.get(name)):
             yield _plain(f"random numbers of {name}", "", "another state", "random", call)
@@ -77,17 +73,11 @@ def differences_of_leaks(eager: Sequence[Leak], compiled: Sequence[Leak], call: 
 def _of_errors(eager: Raised | None, compiled: Raised | None, call: int) -> Iterator[Difference]:
     if eager is None and compiled is None:
         return
-    is_same = (
-        eager is not None
-        and compiled is not None
-        and eager.classes[0] in compiled.classes
-        and eager.message in compiled.message
-    )
-    if not is_same:
-        errors = [error for error in (eager, compiled) if error is not None]
-        line = next((error.location for error in errors if error.location is not None), None)
-        one, other = (error_text(error) or "none" for error in (eager, compiled))
-        yield Difference(Diff("exception", one, other, "exception", call, line))
+    if eager and compiled and eager.classes[0] in compiled.classes and eager.message in compiled.message:
+        return
+    line = next((error.location for error in (eager, compiled) if error and error.location is not None), None)
+    one, other = (error_text(error) or "none" for error in (eager, compiled))
+    yield Difference(Diff("exception", one, other, "exception", call, line))
 
 
 def error_text(error: Raised | None) -> str:
@@ -107,13 +97,11 @@ def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance
             reported.append(path)
         if any(is_below(path, outer) for outer in reported):
             continue
-        difference = _of_fact(one, other, tolerance)
-        if difference is None:
-            continue
-        reported.append(path)
-        diff = Diff(path, *_texts(one, other, difference), difference[0], call)
-        values = [_numbers(fact) for fact in (one, other)] if difference[0] in ("tensor", "value") else [None, None]
-        yield Difference(diff, *values)
+        if (difference := _of_fact(one, other, tolerance)) is not None:
+            reported.append(path)
+            diff = Diff(path, *_texts(one, other, difference), difference[0], call)
+            values = map(_numbers, (one, other)) if difference[0] in ("tensor", "value") else ()
+            yield Difference(diff, *values)
 
 
 def is_below(path: str, outer: str) -> bool:
@@ -213,8 +201,6 @@ def is_same_state(eager: Any, compiled: Any) -> bool:
 
 
 def _first_line_that_differs(text: str, other: str) -> str:
-    lines, others = text.splitlines(), other.splitlines()
-    for index, line in enumerate(lines):
-        if index >= len(others) or line != others[index]:
-            return line
-    return "nothing more" if lines else "nothing"
+    pairs = zip_longest(text.splitlines(), other.splitlines())
+    otherwise = "nothing more" if text else "nothing"
+    return next((line for line, other_line in pairs if line is not None and line != other_line), otherwise)

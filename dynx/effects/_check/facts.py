@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from logging import Logger
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -34,7 +34,7 @@ _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 _OF_HOOKS = re.compile(r"_\w*hooks")  # dicts of hooks, whose keys count all hooks of the process
 _LARGEST_NUMBER = 16  # bytes: complex128
 _MAX_SHOWN = 6  # items of a container
-_NUMBERS = (float, complex)
+_COMPARED_BY_VALUE = (bool, int, float, complex, str, bytes, NoneType)  # other constants are compared as text
 # for optimizers on CUDA, Dynamo sets this option in the parameter groups, and moves these tensors of the state to the GPU
 _SET_BY_DYNAMO, _MOVED_BY_DYNAMO = "capturable", "step"
 
@@ -78,9 +78,11 @@ class Description:
             self._seen[id(value)] = path, value
             self._describe_tensor(path, value)
         elif is_constant(value) or type(value) is BuiltinFunctionType:
-            self.facts[path] = Fact(cls, value if type(value) in _NUMBERS else _constant(value), "value", text_of(value))
+            text = text_of(value)
+            self.facts[path] = Fact(cls, value if type(value) in _COMPARED_BY_VALUE else text, "value", text)
         elif id(value) in self._seen:
-            self.facts[path] = _same(cls, self._seen[id(value)][0])
+            other = self._seen[id(value)][0]
+            self.facts[path] = Fact(cls, other, "same", f"the same object as {other}")
         else:
             self._seen[id(value)] = path, value
             self._describe_object(path, value)
@@ -116,8 +118,7 @@ class Description:
             self.facts[path] = Fact("function", (value.__qualname__, value.__code__.co_code), "value", value.__qualname__)
             if id(value) in self._functions:
                 return
-            names = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-            for name, cell in names:
+            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
                 if is_filled(cell):
                     self._describe(f"{path}.closure.{name}", cell.cell_contents)
             for index, default in enumerate(value.__defaults__ or ()):
@@ -154,7 +155,7 @@ class Description:
     def _describe_container(self, path: str, value: Any, base: Any) -> None:
         cls = _name_of(type(value))
         if issubclass(base, dict):
-            items = list((OrderedDict if base is OrderedDict else dict).items(value))
+            items = list(base.items(value))
             if id(value) in self._groups:
                 items = [(key, item) for key, item in items if key != _SET_BY_DYNAMO]
             keys = [text_of(key) for key, _ in items]
@@ -207,10 +208,6 @@ class Description:
             self._describe(f"{path}.{name}", item)
 
 
-def _same(cls: str, path: str) -> Fact:
-    return Fact(cls, path, "same", f"the same object as {path}")
-
-
 def shown(value: Any, depth: int = 0) -> str:
     """Return an object as text for the report of a difference: containers with their items, tensors with sizes and dtype."""
     if issubclass(type(value), torch.Tensor):
@@ -218,17 +215,17 @@ def shown(value: Any, depth: int = 0) -> str:
             return f"a {type(value).__name__}"
         sizes = "x".join(map(str, value.shape)) or "number"
         return f"tensor {sizes} {str(value.dtype).removeprefix('torch.')}"
-    base = built_in_base(type(value))
+    base: Any = built_in_base(type(value))
     if base not in CONTAINERS or depth > 1 or is_constant(value):
         return text_of(value)
     if issubclass(base, dict):
-        pairs = list((OrderedDict if base is OrderedDict else dict).items(value))
-        items = [f"{text_of(key)}: {shown(item, depth + 1)}" for key, item in pairs[:_MAX_SHOWN]]
+        parts = list(base.items(value))
+        items = [f"{text_of(key)}: {shown(item, depth + 1)}" for key, item in parts[:_MAX_SHOWN]]
     else:
-        pairs: list[Any] = list(base.__iter__(value))  # type: ignore[attr-defined, no-redef]
-        items = [shown(item, depth + 1) for item in pairs[:_MAX_SHOWN]]
+        parts = list(base.__iter__(value))
+        items = [shown(item, depth + 1) for item in parts[:_MAX_SHOWN]]
         items = sorted(items) if base in (set, frozenset) else items
-    more = ", …" if len(pairs) > _MAX_SHOWN else ""
+    more = ", …" if len(parts) > _MAX_SHOWN else ""
     opening, closing = "()" if base is tuple else "[]" if base in (list, deque) else "{}"
     text = f"{opening}{', '.join(items)}{more}{closing}"
     return text if type(value) in (list, tuple, set, dict) else f"{_name_of(type(value))}({text})"
@@ -237,10 +234,6 @@ def shown(value: Any, depth: int = 0) -> str:
 def _name_of(cls: type) -> str:
     """Return the qualified name of a class, without the name of an enclosing function."""
     return cls.__qualname__.rpartition("<locals>.")[2]
-
-
-def _constant(value: Any) -> Any:
-    return value if type(value) in (int, bool, str, bytes, type(None)) else text_of(value)
 
 
 def _memory_of(tensor: torch.Tensor) -> int | None:

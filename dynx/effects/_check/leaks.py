@@ -16,7 +16,6 @@ from dynx._reading.owner import owner_of_module
 from dynx._reading.user_location import Owner, owner_of_file
 from dynx._reading.variables import is_name_of_user
 from dynx.effects._world.watch import Watch
-from dynx.records.check import Leak
 
 _CHANGED_BY_COMPILATIONS: tuple[Owner, ...] = ("torch", "dynx", "python")  # their modules hold counters and caches
 
@@ -35,11 +34,6 @@ def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Ite
     return Watch(watched, [backend], _ids_held_by(others))
 
 
-def leaks_in(watch: Watch) -> tuple[Leak, ...]:
-    """Return a Leak for each object that has changed since the watch was created."""
-    return tuple(Leak(*changed) for changed in watch.changed())
-
-
 def _modules_by_owner() -> dict[Owner, dict[str, ModuleType]]:
     modules: dict[Owner, dict[str, ModuleType]] = defaultdict(dict)
     for name, module in sys.modules.copy().items():  # a list of pairs would slow the garbage collector
@@ -50,10 +44,7 @@ def _modules_by_owner() -> dict[Owner, dict[str, ModuleType]]:
 
 def _ids_held_by(modules: Iterable[ModuleType]) -> set[int]:
     """Return the `id()` of the value of each attribute of these modules."""
-    ids: set[int] = set()
-    for module in modules:
-        ids.update(map(id, tuple(vars(module).values())))
-    return ids
+    return {id(value) for module in modules for value in tuple(vars(module).values())}
 
 
 def _data_of(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:

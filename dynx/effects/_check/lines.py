@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from types import CodeType
 from typing import Any
 
-from dynx._torch.compilation.unwrap import unwrap
+from dynx._torch.compilation.unwrap import Unwrapped, unwrap
 from dynx.effects._check.compare import is_below
 from dynx.records.check import Diff
 from dynx.records.effects import Effect, FrameEffects
@@ -40,8 +39,8 @@ def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tup
         records: The records of the compilations; the `FrameEffects` among them list the side effects.
         fn: The function that is checked.
     """
-    names = _Names(fn)
-    effects = [(path, effect) for effect in _effects(records) for path in names.paths_of(effect)]
+    unwrapped = unwrap(fn)
+    effects = [(path, effect) for effect in _effects(records) for path in _paths_of(effect, unwrapped)]
     return tuple(diff if diff.location is not None else replace(diff, location=_line_of(diff.path, effects)) for diff in diffs)
 
 
@@ -68,40 +67,27 @@ def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | Non
     return None if best is None else effects[best[1]][1].location
 
 
-class _Names:
-    """Translates the sources in Dynamo's records (`L['x']`) to paths of differences (`args[0]`) for one function."""
-
-    def __init__(self, fn: Any) -> None:
-        unwrapped = unwrap(fn)
-        code: CodeType | None = unwrapped.code
-        self._free = code.co_freevars if code is not None else ()
-        self._parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ()
-        is_bound = unwrapped.module is not None or unwrapped.bound_self is not None
-        self._positional = ("self",) if is_bound else ()
-
-    def paths_of(self, effect: Effect) -> Iterator[str]:
-        """Yield the paths, such as `args[0]` or `kwargs.x`, by which a difference may name the object that `effect` changed."""
-        source = effect.source
-        match = _LOCAL.match(source)
-        name = match[1] if match is not None else source if effect.kind == "cell" else None
-        if name is not None and name in (*self._free, *self._parameters):
-            yield from self._paths_of_variable(name, source[match.end() :] if match is not None else "")
-            return
-        if (cell := _CELL.match(source)) is not None and int(cell[1]) < len(self._free):
-            yield f"closure.{self._free[int(cell[1])]}{source[cell.end() :]}"
-            return
+def _paths_of(effect: Effect, fn: Unwrapped) -> Iterator[str]:
+    """Yield the paths, such as `args[0]` or `kwargs.x`, by which a difference may name the object that `effect` changed."""
+    source, code = effect.source, fn.code
+    free = code.co_freevars if code is not None else ()
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ()
+    match = _LOCAL.match(source)
+    name = match[1] if match is not None else source if effect.kind == "cell" else None
+    more = source[match.end() :] if match is not None else ""
+    if name in free:
+        yield f"closure.{name}{more}"
+    elif name in parameters:
+        is_bound = fn.module is not None or fn.bound_self is not None
+        index = parameters.index(name) - is_bound
+        yield f"{'self' if index < 0 else f'args[{index}]'}{more}"
+        yield f"kwargs.{name}{more}"
+    elif (cell := _CELL.match(source)) is not None and int(cell[1]) < len(free):
+        yield f"closure.{free[int(cell[1])]}{source[cell.end() :]}"
+    else:
         for pattern, path in _OF_THE_CALL:
             path, is_found = pattern.subn(path, source)
             if is_found:
                 yield path
                 yield path.removeprefix("globals.")  # paths of classes and modules have no prefix
                 return
-
-    def _paths_of_variable(self, name: str, more: str) -> Iterator[str]:
-        if name in self._free:
-            yield f"closure.{name}{more}"
-        else:
-            index = self._parameters.index(name)
-            places = [*self._positional, *(f"args[{number}]" for number in range(len(self._parameters)))]
-            yield f"{places[index]}{more}"
-            yield f"kwargs.{name}{more}"

@@ -5,14 +5,14 @@ A check has an eager and a compiled side. Each side has a world: a copy of the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from dynx._torch.compilation.anew import compile_apart
 from dynx.effects._check.compare import Tolerance
 from dynx.effects._check.run import Side
-from dynx.effects._world.code import own_code
 from dynx.effects._world.world import Call, World
 
 
@@ -40,7 +40,7 @@ class Program(NamedTuple):
         Until `stack` closes, the user's functions have copies of their code objects, to which the new cache entries belong.
         """
         world = self._world()
-        stack.enter_context(own_code(world.functions))
+        stack.enter_context(_own_code(world.functions))
         return Side(world, compile_apart(world.fn, backend, fullgraph=self.fullgraph, in_place=True), random, self.changed_at)
 
     def roots(self) -> Iterator[tuple[str, Any]]:
@@ -54,3 +54,25 @@ class Program(NamedTuple):
 
     def _world(self, *, in_double: bool = False) -> World:
         return World(self.fn, self.calls, self.state, self.change, in_double=in_double)
+
+
+@contextmanager
+def _own_code(functions: Iterable[FunctionType]) -> Iterator[None]:
+    """Replace the code objects of functions by copies, to which torch attaches new cache entries; restore them at the end."""
+    originals = {function: function.__code__ for function in functions}
+    copies: dict[CodeType, CodeType] = {}
+    try:
+        for function, code in originals.items():
+            function.__code__ = _copied(code, copies)
+        yield
+    finally:
+        for function, code in originals.items():
+            function.__code__ = code
+
+
+def _copied(code: CodeType, copies: dict[CodeType, CodeType]) -> CodeType:
+    """Return a copy of a code object, with copies of the code objects of its inner functions."""
+    if code not in copies:
+        constants = (_copied(each, copies) if isinstance(each, CodeType) else each for each in code.co_consts)
+        copies[code] = code.replace(co_consts=tuple(constants))
+    return copies[code]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from typing import Any
 
 import torch
 
-from dynx.effects._check.compare import Difference
+from dynx.effects._check.compare import Difference, Tolerance
 from dynx.effects._check.draws import RecordDraws, ReplayDraws
-from dynx.effects._check.run import Outcome, Side
+from dynx.effects._check.program import Program
+from dynx.effects._check.run import Outcome
 
 _MARGIN = 3.0  # the compiled error may be this many times the eager error
 _ROUNDINGS = {torch.float32: 16.0, torch.float64: 16.0}  # allowed roundings of the largest element; 1 for 16 bits
@@ -19,46 +20,45 @@ _CANCELLED = 4.0  # times as many roundings are allowed where terms cancel
 _USABLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 0.1, torch.float16: 0.05}  # eager error
 
 
-class MakeSide(Protocol):
-    def __call__(self, *, in_double: bool) -> Side: ...
-
-
-def beyond_rounding(found: Sequence[Difference], make_side: MakeSide) -> list[Difference]:
+def beyond_rounding(found: list[Difference], program: Program, random: dict[str, Any]) -> list[Difference]:
     """Return the differences that rounding does not explain, judged by the rounding errors of eager code.
+
+    If the user passed `rtol` or `atol`, return all.
 
     Args:
         found: All differences between the eager and the compiled calls.
-        make_side: Returns a `Side`, which calls the function eagerly; with `in_double=True`, in double precision.
+        program: The program, which is called eagerly, in single and in double precision.
+        random: The states of the random number generators before the first call.
     """
     numeric = {one.diff.call for one in found if _is_rounded(one)}
-    if not numeric:
-        return list(found)
+    if not numeric or program.tolerance != Tolerance():
+        return found
     outcomes: dict[int, dict[str, torch.Tensor]] = {}
+    calls = range(max(numeric) + 1)
     try:
-        with RecordDraws() as recorded:
-            single = make_side(in_double=False)
-            for index in range(max(numeric) + 1):
-                single.run(index)
-        double = make_side(in_double=True)
-        with _double_by_default(), ReplayDraws(recorded.draws):
-            for index in range(max(numeric) + 1):
-                outcome = double.run(index)
-                outcomes[index] = _tensors(outcome) if index in numeric else {}
+        with torch.compiler.set_stance("force_eager"):
+            with RecordDraws() as recorded:
+                single = program.eager(random)
+                for index in calls:
+                    single.run(index)
+            double = program.eager(random, in_double=True)
+            with ExitStack() as stack, ReplayDraws(recorded.draws):
+                stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+                torch.set_default_dtype(torch.float64)
+                for index in calls:
+                    outcome = double.run(index)
+                    outcomes[index] = _tensors(outcome) if index in numeric else {}
     except Exception:  # noqa: BLE001 - the function may not accept double precision
-        return list(found)
+        return found
     return [one for one in found if not (_is_rounded(one) and _is_close(one, outcomes[one.diff.call], recorded.low))]
 
 
 def _is_rounded(difference: Difference) -> bool:
-    return (
-        difference.eager is not None
-        and difference.compiled is not None
-        and difference.eager.dtype is difference.compiled.dtype
-        and difference.eager.shape == difference.compiled.shape
-        and difference.eager.device == difference.compiled.device
-        and not difference.eager.is_meta
-        and (difference.eager.is_floating_point() or difference.eager.is_complex())
-    )
+    eager, compiled = difference.eager, difference.compiled
+    if eager is None or compiled is None or eager.is_meta:
+        return False
+    is_alike = (eager.dtype, eager.shape, eager.device) == (compiled.dtype, compiled.shape, compiled.device)
+    return is_alike and (eager.is_floating_point() or eager.is_complex())
 
 
 def _tensors(outcome: Outcome) -> dict[str, torch.Tensor]:
@@ -98,13 +98,3 @@ def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor], low: Co
 def _largest_gradient(exact: Mapping[str, torch.Tensor]) -> float:
     gradients = [value for path, value in exact.items() if path.startswith("gradient of ") and value.numel()]
     return max((value.abs().max().item() for value in gradients), default=0.0)
-
-
-@contextmanager
-def _double_by_default() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

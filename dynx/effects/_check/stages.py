@@ -16,10 +16,8 @@ from dynx.effects._check.trial import compare
 from dynx.records.check import Diff
 from dynx.records.location import Location
 
-# names and backends; each backend adds one step to the previous backend
-_STAGES = (("Dynamo", "eager"), ("AOTAutograd", "aot_eager"), ("decompositions and partition", "aot_eager_decomp_partition"))
 _ALL = 1 << 30  # nodes
-_OF_BACKENDS = {"aot_eager": 2, "aot_eager_decomp_partition": 3}  # number of stages that they contain
+_OF_BACKENDS = {"aot_eager": 2, "aot_eager_decomp_partition": 3, "inductor": 3}  # number of `_STAGES` that they contain
 
 
 class Stage(NamedTuple):
@@ -27,6 +25,14 @@ class Stage(NamedTuple):
 
     name: str
     backend: Any
+
+
+# each backend adds one step to the previous backend
+_STAGES = (
+    Stage("Dynamo", "eager"),
+    Stage("AOTAutograd", "aot_eager"),
+    Stage("decompositions and partition", "aot_eager_decomp_partition"),
+)
 
 
 class FirstNode(NamedTuple):
@@ -39,11 +45,10 @@ class FirstNode(NamedTuple):
 def first_stage(program: Program, backend: Any, diffs: Collection[Diff]) -> Stage:
     """Return the first stage of compilation after which one of the differences occurs."""
     name = name_of(backend)
-    stages = _STAGES[: _OF_BACKENDS.get(name, len(_STAGES) if name == "inductor" else 1)]
     paths = {diff.path for diff in diffs}
-    for stage in stages:
-        if name == stage[1] or paths & {diff.path for diff in compare(program, stage[1]).diffs}:
-            return Stage(*stage)
+    for stage in _STAGES[: _OF_BACKENDS.get(name, 1)]:
+        if name == stage.backend or paths & {diff.path for diff in compare(program, stage.backend).diffs}:
+            return stage
     return Stage(name, backend)
 
 

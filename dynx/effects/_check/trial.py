@@ -17,8 +17,8 @@ from dynx._torch.compilation.anew import backward_as_often_as_eager_code, random
 from dynx._torch.compilation.in_use import without_modes
 from dynx._trace.bus import listen
 from dynx.effects._check.child import ChildDied, in_child, packed, unpacked
-from dynx.effects._check.compare import Difference, Tolerance, differences, differences_of_leaks, error_text, is_same_state
-from dynx.effects._check.leaks import leaks_in, watch_program
+from dynx.effects._check.compare import Difference, differences, differences_of_leaks, error_text, is_same_state
+from dynx.effects._check.leaks import watch_program
 from dynx.effects._check.lines import with_lines
 from dynx.effects._check.program import Program
 from dynx.effects._check.reference import beyond_rounding
@@ -33,46 +33,39 @@ from dynx.records.record import Record
 _NO_GRADIENTS = "autograd's threading in combination with fork-based multiprocessing"
 
 
+class SideState(NamedTuple):
+    """What one side used and changed in all calls."""
+
+    shared: Mapping[str, int]  # by class, the number of objects that both sides used, since they cannot be copied
+    unread: tuple[str, ...]  # the classes among them whose state cannot be compared either
+    draws: bool = False  # whether random numbers were drawn
+    leaks: tuple[Leak, ...] = ()
+    is_whole: bool = True  # whether all objects of the program were watched
+
+
 class Trial(NamedTuple):
     """The result of comparing all eager calls with all compiled calls once."""
 
     diffs: tuple[Diff, ...]  # the first difference of each path
     records: Sequence[Record]  # of the compilations
-    shared: Shared
     raised: str  # the first exception that both sides raised; an empty text for none
-    draws: bool  # whether eager code drew random numbers
-    leaks: tuple[Leak, ...]
-    is_whole: bool  # whether all objects of the program were watched
-
-
-class Shared(NamedTuple):
-    """The objects that both sides used, since they cannot be copied.
-
-    `counts` has their number by class, and `unread` the classes whose state cannot be compared either.
-    """
-
-    counts: Mapping[str, int]
-    unread: tuple[str, ...]
+    eager: SideState
 
 
 def compare(program: Program, backend: Any, *, watches: bool = False) -> Trial:
     """Make all calls eagerly and compiled, and compare them; with `watches`, also find originals that the calls changed."""
-    compared = (_in_children if program.forks else _in_turn)(program, backend, watches=watches)
-    first = {one.diff.path: one.diff for one in reversed(compared.found)}
-    diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), compared.records, program.fn)
+    found, raised, records, eager = (_in_children if program.forks else _in_turn)(program, backend, watches=watches)
+    first = {one.diff.path: one.diff for one in reversed(found)}
+    diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), records, program.fn)
     is_same = not any(diff.path == "exception" for diff in diffs)
-    raised = next(filter(None, compared.raised), "") if is_same else ""
-    return Trial(diffs, compared.records, compared.shared, raised, compared.draws, compared.leaks, compared.is_whole)
+    return Trial(diffs, records, next(filter(None, raised), "") if is_same else "", eager)
 
 
 class _Compared(NamedTuple):
     found: list[Difference]
+    raised: Sequence[str]  # the exception of each eager call; an empty text for none
     records: Sequence[Record]
-    shared: Shared
-    raised: Sequence[str] = ()  # the exception of each eager call; an empty text for none
-    draws: bool = False
-    leaks: tuple[Leak, ...] = ()
-    is_whole: bool = True
+    eager: SideState
 
 
 def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
@@ -84,7 +77,7 @@ def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
         states = random_states()
         with without_modes():
             eager = program.eager(states)
-            watch = _watch(program, backend, eager) if watches else None
+            watch = _watch(program, backend, eager, watches=watches)
         with _as_before(program, records), ExitStack() as stack:
             with without_modes():
                 compiled = program.compiled(backend, states, stack)
@@ -95,84 +88,67 @@ def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
                 with without_modes():
                     found += differences(expected, got, index, program.tolerance)
                 raised.append(error_text(expected.error))
-            found = _without_rounding(program, found, states)
+            found = beyond_rounding(found, program, states)
     with without_modes():
-        draws = not is_same_state(states, eager.random)
-        leaks = leaks_in(watch) if watch is not None else ()
-    is_whole = watch is None or watch.is_complete
-    return _Compared(found, records, _shared_by(eager), raised, draws, leaks, is_whole)
+        return _Compared(found, raised, records, _state_of(eager, states, watch))
 
 
 def _in_children(program: Program, backend: Any, *, watches: bool) -> _Compared:
     """Make all eager calls in one forked process and all compiled calls in another, and return what differs."""
     states = random_states()
     try:
-        expected = in_child(lambda: _eager_outcomes(program, backend, states, watches=watches))
+        expected, eager = in_child(lambda: _eager_outcomes(program, backend, states, watches=watches))
     except ChildDied as died:
         raise UsageError(f"eager code ends the process: {died}\n  check a part of the program that returns or raises") from None
     try:
-        got, records = in_child(lambda: _compiled_outcomes(program, backend, states, watches=watches))
+        got, compiled, records = in_child(lambda: _compiled_outcomes(program, backend, states, watches=watches))
     except ChildDied as died:
         end = Difference(Diff("exception", "none", f"the process ends: {died}", "exception"))
-        return _Compared([end], (), expected.shared._replace(counts={}))
+        return _Compared([end], (), (), SideState({}, eager.unread))
     found: list[Difference] = []
     raised: list[str] = []
-    for index, (one, other) in enumerate(zip(expected.outcomes, got.outcomes, strict=True)):
+    for index, (one, other) in enumerate(zip(expected, got, strict=True)):
         outcome = unpacked(one)
         found += differences(outcome, unpacked(other), index, program.tolerance)
         raised.append(error_text(outcome.error))
-    if found:
-        kept = in_child(lambda: _positions(found, _without_rounding(program, found, states)))
-        found = [found[position] for position in kept]
+    if found:  # a forked process has the objects of its parent, at the same addresses
+        kept = in_child(lambda: set(map(id, beyond_rounding(found, program, states))))
+        found = [one for one in found if id(one) in kept]
     last = len(program.calls) - 1
-    found += differences_of_leaks(expected.leaks, got.leaks, last)  # objects that were not copied
-    return _Compared(
-        found, records, expected.shared._replace(counts={}), raised, expected.draws, (), expected.is_whole and got.is_whole
-    )
+    found += differences_of_leaks(eager.leaks, compiled.leaks, last)  # objects that were not copied
+    is_whole = eager.is_whole and compiled.is_whole
+    return _Compared(found, raised, records, eager._replace(shared={}, leaks=(), is_whole=is_whole))
 
 
-class _InChild(NamedTuple):
-    outcomes: list[bytes]
-    shared: Shared
-    draws: bool
-    leaks: tuple[Leak, ...]
-    is_whole: bool
-
-
-def _eager_outcomes(program: Program, backend: Any, states: dict[str, Any], *, watches: bool) -> _InChild:
+def _eager_outcomes(program: Program, backend: Any, states: dict[str, Any], *, watches: bool) -> tuple[list[bytes], SideState]:
     side = program.eager(states)
-    watch = _watch(program, backend, side) if watches else None
+    watch = _watch(program, backend, side, watches=watches)
     with torch.compiler.set_stance("force_eager"):
         outcomes = [_outcome(side, index) for index in range(len(program.calls))]
-    return _in_child_result(outcomes, side, states, watch)
+    return outcomes, _state_of(side, states, watch)
 
 
 def _compiled_outcomes(
     program: Program, backend: Any, states: dict[str, Any], *, watches: bool
-) -> tuple[_InChild, list[Record]]:
+) -> tuple[list[bytes], SideState, list[Record]]:
     records: list[Record] = []
     with _as_before(program, records), ExitStack() as stack:
         side = program.compiled(backend, states, stack)
-        watch = _watch(program, backend, side) if watches else None
+        watch = _watch(program, backend, side, watches=watches)
         outcomes = [_outcome(side, index) for index in range(len(program.calls))]
-    return _in_child_result(outcomes, side, states, watch), records  # after Dynamo's global names are removed
+    return outcomes, _state_of(side, states, watch), records  # after Dynamo's global names are removed
 
 
-def _watch(program: Program, backend: Any, side: Side) -> Watch:
-    return watch_program(program.roots(), backend, side.world.libraries)
+def _watch(program: Program, backend: Any, side: Side, *, watches: bool) -> Watch:
+    return watch_program(program.roots(), backend, side.world.libraries) if watches else Watch(())
 
 
-def _in_child_result(outcomes: list[bytes], side: Side, states: dict[str, Any], watch: Watch | None) -> _InChild:
-    leaks = leaks_in(watch) if watch is not None else ()
-    is_whole = watch is None or watch.is_complete
-    return _InChild(outcomes, _shared_by(side), not is_same_state(states, side.random), leaks, is_whole)
-
-
-def _shared_by(side: Side) -> Shared:
-    """Return which objects the side did not copy, so that it shares them with the program and the other side."""
-    names = [class_name(type(value)) for value in side.world.shared]
-    unread = [class_name(type(value)) for value in side.world.shared if has_unknown_state(value)]
-    return Shared(Counter(names), tuple(dict.fromkeys(unread)))
+def _state_of(side: Side, states: dict[str, Any], watch: Watch) -> SideState:
+    """Return what a side used and changed since `states` were the RNG states and `watch` was created."""
+    shared = Counter(class_name(type(value)) for value in side.world.shared)
+    unread = dict.fromkeys(class_name(type(value)) for value in side.world.shared if has_unknown_state(value))
+    leaks = tuple(Leak(*changed) for changed in watch.changed())
+    return SideState(shared, tuple(unread), not is_same_state(states, side.random), leaks, watch.is_complete)
 
 
 def class_name(cls: type) -> str:
@@ -188,22 +164,6 @@ def _outcome(side: Side, index: int) -> bytes:
             '  pass isolate="copy", or check before the program\'s first backward'
         )
     return packed(outcome)  # serialize now: the next call may change the same tensors
-
-
-def _without_rounding(program: Program, found: list[Difference], states: dict[str, Any]) -> list[Difference]:
-    """Return the differences that rounding does not explain; if the user passed `rtol` or `atol`, return all."""
-    if program.tolerance != Tolerance():
-        return found
-
-    def make_side(*, in_double: bool) -> Side:
-        return program.eager(states, in_double=in_double)
-
-    with torch.compiler.set_stance("force_eager"):
-        return beyond_rounding(found, make_side)
-
-
-def _positions(found: list[Difference], kept: list[Difference]) -> list[int]:
-    return [index for index, one in enumerate(found) if any(one is other for other in kept)]
 
 
 @contextmanager

@@ -31,25 +31,19 @@ def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
     if type(function) is FunctionType and owner_of_code(function.__code__) != "user":
         return value
     parameters = value.cache_parameters()
-    called = _Called(inner)
+    results: list[Any] = []
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return results.pop() if results else inner(*args, **kwargs)  # the results fill the cache
+
     new = functools.lru_cache(**parameters)(called)
     for entry in _entries_of(value, is_typed=parameters["typed"]):
-        called.results.append(copy(entry.result))
+        results.append(copy(entry.result))
         new(*map(copy, entry.args), **{name: copy(item) for name, item in entry.kwargs.items()})
     attributes = {name: copy(item) for name, item in vars(value).items() if name != "__wrapped__"}
+    vars(new).clear()  # the name of `called`
     vars(new).update(attributes, __wrapped__=inner)
     return new
-
-
-class _Called:
-    """The function in a copied cache: it returns the copied `results` while the cache is filled, then calls the function."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.results: list[Any] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.results.pop() if self.results else self._function(*args, **kwargs)
 
 
 def _entries_of(value: Any, *, is_typed: bool) -> Iterator[_Entry]:

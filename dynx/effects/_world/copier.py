@@ -7,8 +7,9 @@ and modules are not copied, since torch compares them by identity. Instead, `Wor
 from __future__ import annotations
 
 import enum
+import operator
 import threading
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from contextvars import ContextVar
 from logging import Handler, Logger
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -125,7 +126,7 @@ class Copier:
             items = [self.copy(item) for item in base.__iter__(value)]
             if id(value) in self._copies:  # the tuple contains itself
                 return self._copies[id(value)][0]
-            is_same = type(value) is base and all(map(_is, items, base.__iter__(value)))
+            is_same = type(value) is base and all(map(operator.is_, items, base.__iter__(value)))
             copy = self._remember(value, value if is_same else base.__new__(type(value), items))
             if not is_same:
                 self._copy_attributes(value, copy)
@@ -136,9 +137,8 @@ class Copier:
         if base is defaultdict:
             defaultdict.__init__(copy, self.copy(value.default_factory))
         if issubclass(base, dict):
-            setter = OrderedDict.__setitem__ if base is OrderedDict else dict.__setitem__
-            for key, item in list((OrderedDict if base is OrderedDict else dict).items(value)):
-                setter(copy, self.copy(key), self.copy(item))
+            for key, item in list(base.items(value)):
+                base.__setitem__(copy, self.copy(key), self.copy(item))
         elif base is set:
             set.update(copy, [self.copy(item) for item in set.__iter__(value)])
         else:
@@ -170,7 +170,3 @@ def _empty(value: Any, base: type) -> Any:
     if base is not object:
         raise TypeError
     return object.__new__(cls)
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other

@@ -32,34 +32,12 @@ from dynx._reading.owner import owner_of_class
 _IS_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes of `class` statements, and some classes of C extensions
 
 CONSTANTS: tuple[Any, ...] = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    range,
-    slice,
-    NoneType,
-    EllipsisType,
-    NotImplementedType,
-    CodeType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    WrapperDescriptorType,
-    GenericAlias,
-    UnionType,
+    *(bool, int, float, complex, str, bytes, range, slice, NoneType, EllipsisType, NotImplementedType, CodeType),
+    *(GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType, GenericAlias, UnionType),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
     object,  # a sentinel, which is compared by identity
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
 )
 CONTAINERS: tuple[Any, ...] = (list, tuple, set, frozenset, dict, OrderedDict, defaultdict, deque)
-
-
 # immutable built-in classes, and the function that reads the value from an instance of a subclass
 NUMBERS_AND_TEXT: dict[type, Callable[[Any], Any]] = {
     int: int.__index__,
@@ -74,6 +52,7 @@ _OF_TORCH = (
     "pybind11_builtins",
 )
 _TYPING = ("typing", "typing_extensions")
+OF_LOGGERS = ("level", "handlers", "filters", "disabled", "propagate")  # attributes that programs set
 # attributes that torch.compile adds
 OF_COMPILATION = re.compile(r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_torch_compile")
 
@@ -114,7 +93,7 @@ _bases: WeakKeyDictionary[type, type] = WeakKeyDictionary()
 def built_in_base(cls: type) -> type:
     """Return the base class that defines the memory layout of a class in C, such as `list` for a subclass of list."""
     if cls not in _bases:
-        _bases[cls] = next(base for base in cls.__mro__ if is_container(base) or _is_of_c(base))
+        _bases[cls] = next(base for base in cls.__mro__ if _is_container(base) or _is_of_c(base))
     return _bases[cls]
 
 
@@ -131,24 +110,20 @@ def _is_of_c(cls: type) -> bool:
     )
 
 
-def is_container(cls: type) -> bool:
+def _is_container(cls: type) -> bool:
     """Return whether a class is one of `CONTAINERS` (list, dict, deque, …) itself, not a subclass."""
     return any(cls is container for container in CONTAINERS)
 
 
-_VIEWS: dict[type, Callable[[Any], Any]] = {
+# the classes of dict views, and the method that creates each
+VIEWS: dict[type, Callable[[Any], Any]] = {
     type(make(mapping())): make for mapping in (dict, OrderedDict) for make in (mapping.keys, mapping.values, mapping.items)
 }
 
 
-def is_class_of_views(cls: type) -> bool:
-    """Return whether the objects of a class are dict views: results of `keys()`, `values()` or `items()`."""
-    return cls in _VIEWS
-
-
 def view_of(value: Any) -> tuple[Callable[[Any], Any], Any] | None:
     """Return for a dict view the method that creates it, such as `dict.keys`, and the dict; None for other objects."""
-    make = _VIEWS.get(type(value))
+    make = VIEWS.get(type(value))
     return None if make is None else (make, gc.get_referents(value)[0])
 
 

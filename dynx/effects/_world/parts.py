@@ -14,7 +14,6 @@ import sys
 import threading
 import weakref
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -40,11 +39,12 @@ from dynx.effects._world.layout import (
     CONTAINERS,
     NUMBERS_AND_TEXT,
     OF_COMPILATION,
+    OF_LOGGERS,
+    VIEWS,
     attributes_of,
     built_in_base,
     is_class_of_constants,
     is_class_of_torch,
-    is_class_of_views,
     is_constant,
     is_function_of_c,
     slots_of,
@@ -100,7 +100,7 @@ def _reader_of(cls: type) -> Reader | None:
     for kind, read in _READERS:
         if issubclass(cls, kind):
             return read
-    if issubclass(cls, _KINDS_OF_WRAPPERS) or is_class_of_views(cls):
+    if issubclass(cls, _KINDS_OF_WRAPPERS):
         return _of_wrapper
     if cls.__module__ == "numpy" and cls.__name__ == "ndarray":
         return _of_array
@@ -244,14 +244,8 @@ def _of_file(value: Any) -> Parts:
     return _parts_with_attributes(value, [], [], own=own)
 
 
-def _of_context_variable(value: ContextVar[Any]) -> Parts:
-    current = value.get(None)
-    return _EMPTY if current is None else Parts((".get()",), (current,))
-
-
-def _of_reference(value: Any) -> Parts:
-    target = value()
-    return _EMPTY if target is None else Parts(("()",), (target,))
+def _of_one(label: str, value: Any) -> Parts:
+    return _EMPTY if value is None else Parts((label,), (value,))
 
 
 def _of_cached(value: Any) -> Parts:
@@ -262,14 +256,13 @@ def _of_cached(value: Any) -> Parts:
 
 
 def _of_logger(value: logging.Logger) -> Parts:
-    names = ("level", "handlers", "filters", "disabled", "propagate")
-    return Parts([f".{name}" for name in names], [getattr(value, name) for name in names])
+    return _parts((f".{name}", getattr(value, name)) for name in OF_LOGGERS)
 
 
 def _items_of_dict(value: Any, base: Any) -> tuple[list[str], list[Any]]:
     labels: list[str] = []
     objects: list[Any] = []
-    for key, item in list((OrderedDict if base is OrderedDict else dict).items(value)):
+    for key, item in list(base.items(value)):
         label = _label_of_key(key) if type(key) is str else f"[{text_of(key)}]"
         if type(key) is not str and not is_constant(key):
             labels.append(f".keys(){label}")
@@ -333,14 +326,14 @@ _WRAPPERS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (functools.partial, ("func", "args", "keywords")),
     (memoryview, ("obj",)),
 )
-_KINDS_OF_WRAPPERS: tuple[Any, ...] = (*(kind for kind, _ in _WRAPPERS), MappingProxyType)
+_KINDS_OF_WRAPPERS: tuple[Any, ...] = (*(kind for kind, _ in _WRAPPERS), MappingProxyType, *VIEWS)
 _READERS: tuple[tuple[Any, Reader], ...] = (
     (BuiltinFunctionType, _of_built_in_method),
     (torch.Tensor, _of_tensor),
     (FunctionType, _of_function),
     (functools._lru_cache_wrapper, _of_cached),
-    (weakref.ref, _of_reference),
-    (ContextVar, _of_context_variable),
+    (weakref.ref, lambda reference: _of_one("()", reference())),
+    (ContextVar, lambda variable: _of_one(".get()", variable.get(None))),
     (logging.Logger, _of_logger),
     ((bytearray, array), lambda value: _parts_with_attributes(value, [], [], own=bytes(value))),
     (_LOCKS, lambda value: Parts((), (), value.locked() if hasattr(value, "locked") else None)),

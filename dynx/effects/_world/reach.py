@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from logging import Logger
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,7 +18,7 @@ from dynx._reading.variables import (
     variables_of_module,
 )
 from dynx.effects._world.copier import Copier
-from dynx.effects._world.layout import is_constant, is_of_torch
+from dynx.effects._world.layout import OF_LOGGERS, is_constant, is_of_torch
 
 
 def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Variable | Namespace]:
@@ -44,12 +43,13 @@ def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Varia
             return
         for logger in loggers:
             done.add(id(logger))
-            yield from _variables_of_logger(logger)
+            for name in OF_LOGGERS:  # the logger itself is not copied
+                yield Variable(f"logging.{logger.name}.{name}", vars(logger), name)
             copier.copy(logger.parent)
         for function in functions:
             done.add(id(function))
             is_user = owner_of_code(function.__code__) == "user"
-            cells = cells_of_function(function, "" if function is root else _path_of(function))
+            cells = cells_of_function(function, "" if function is root else function.__qualname__.replace("<locals>.", ""))
             yield from cells if is_user else filter(_may_lead_on, cells)
             if is_user:
                 found = names_in(function.__code__)
@@ -65,12 +65,6 @@ def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Varia
             looked_up[id(module)] |= new
             if owner_of_module(module) == "user":
                 yield from variables_of_module(module, new)
-
-
-def _variables_of_logger(logger: Logger) -> Iterator[Variable]:
-    """Yield the attributes of a logger that programs set, such as its level; the logger itself is not copied."""
-    for name in ("level", "handlers", "filters", "disabled", "propagate"):
-        yield Variable(f"logging.{logger.name}.{name}", vars(logger), name)
 
 
 def libraries_of(copier: Copier) -> list[ModuleType]:
@@ -89,10 +83,6 @@ def _may_lead_on(variable: Variable | Namespace) -> bool:
         return False
     value: Any = variable.get()
     return type(value) is FunctionType or isinstance(value, type) or not (is_constant(value) or is_of_torch(value))
-
-
-def _path_of(function: FunctionType) -> str:
-    return function.__qualname__.replace("<locals>.", "")
 
 
 def _module_of(function: FunctionType) -> str:

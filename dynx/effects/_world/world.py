@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
+from itertools import chain, count
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -57,7 +58,7 @@ class World:
         self.calls = [Call(tuple(map(copier.copy, call.args)), copier.copy(call.kwargs)) for call in calls]
         self.change = copier.copy(change)
         self._values: dict[Variable | Contents, Any] = {}
-        self._by_key: dict[tuple[int, str], Variable | Contents] = {}
+        self._keys: set[tuple[int, str]] = set()
         self._namespaces: dict[int, Namespace] = {}
         self._names: dict[Namespace, set[str]] = {}
         self._environment = Environment()
@@ -73,8 +74,8 @@ class World:
     def _add(self, variable: Variable | Namespace | Contents) -> None:
         if isinstance(variable, Namespace):
             self._namespaces.setdefault(id(variable.owner), variable)
-        elif variable.key not in self._by_key:
-            self._by_key[variable.key] = variable
+        elif variable.key not in self._keys:
+            self._keys.add(variable.key)
             self._values[variable] = self._copier.copy(variable.get())
 
     @contextmanager
@@ -98,8 +99,8 @@ class World:
         for namespace, names in self._names.items():
             for name in sorted(namespace.names() - names):
                 variable = Variable(f"{namespace.path}.{name}", namespace.owner, name)
-                if variable.key not in self._by_key:
-                    self._by_key[variable.key] = variable
+                if variable.key not in self._keys:
+                    self._keys.add(variable.key)
                     self._values[variable] = variable.get()
 
     def enter_context(self, context: Context) -> None:
@@ -112,9 +113,8 @@ class World:
         """Return the objects that a call may change, by path; use it inside `entered()`."""
         self._add_new_variables()
         roots: dict[str, Any] = {}
-        owner = getattr(self.fn, "__self__", None) if isinstance(self.fn, MethodType) else None
-        if owner is not None or not isinstance(self.fn, FunctionType):
-            roots["self"] = owner if owner is not None else self.fn
+        if not isinstance(self.fn, FunctionType):
+            roots["self"] = self.fn.__self__ if isinstance(self.fn, MethodType) else self.fn
         roots.update((f"args[{index}]", value) for index, value in enumerate(call.args))
         roots.update((f"kwargs.{name}", value) for name, value in call.kwargs.items())
         if isinstance(self.fn, FunctionType):
@@ -130,12 +130,8 @@ class World:
 
 def _unused(path: str, roots: Mapping[str, Any]) -> str:
     """Return the path, with a number added if a root already has this path (`f.closure.x#2`)."""
-    if path not in roots:
-        return path
-    number = 2
-    while f"{path}#{number}" in roots:
-        number += 1
-    return f"{path}#{number}"
+    candidates = chain([path], (f"{path}#{number}" for number in count(2)))
+    return next(candidate for candidate in candidates if candidate not in roots)
 
 
 def has_variables(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import io
+import operator
 import random
 import warnings
 import weakref
@@ -53,10 +54,6 @@ def deep_copy(value: Any) -> Any | None:
         return None
 
 
-def _copy_method(value: MethodType, copy: Copy) -> Any:
-    return MethodType(copy(value.__func__), copy(value.__self__))
-
-
 def _copy_built_in_method(value: Any, copy: Copy) -> Any:
     """Copy a bound method of a built-in object, such as `items.append`: return the method of the object's copy."""
     owner = copy(value.__self__)
@@ -78,7 +75,7 @@ def _copy_descriptor(value: Any, copy: Copy) -> Any:
 def _copy_property(value: property, copy: Copy) -> Any:
     functions = value.fget, value.fset, value.fdel
     copies = tuple(map(copy, functions))
-    if all(map(_is, functions, copies)):
+    if all(map(operator.is_, functions, copies)):
         return value
     new = property.__new__(type(value))
     property.__init__(new, *copies)
@@ -105,20 +102,10 @@ def _copy_weak_container(value: Any, copy: Copy) -> Any:
     return new
 
 
-def _copy_cell(value: CellType, copy: Copy) -> CellType:
-    return CellType(copy(value.cell_contents)) if is_filled(value) else CellType()
-
-
 def _copy_proxy(value: Any, copy: Copy) -> Any:
     mapping = gc.get_referents(value)[0]
     copied = copy(mapping)
     return value if copied is mapping else MappingProxyType(copied)
-
-
-def _copy_random(value: random.Random, copy: Copy) -> random.Random:
-    generator = random.Random()
-    generator.setstate(value.getstate())
-    return generator
 
 
 def _copy_generator_of_torch(value: torch.Generator, copy: Copy) -> torch.Generator:
@@ -164,22 +151,18 @@ def _copy_iterator(value: Any, copy: Copy) -> Any | None:
     return iterator
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
-
-
 _COPIERS: dict[Any, Callable[[Any, Copy], Any | None]] = {
-    MethodType: _copy_method,
+    MethodType: lambda value, copy: MethodType(copy(value.__func__), copy(value.__self__)),
     BuiltinFunctionType: _copy_built_in_method,
     MethodWrapperType: _copy_built_in_method,
     functools.partial: _copy_partial,
     staticmethod: _copy_descriptor,
     classmethod: _copy_descriptor,
     CACHED: copy_cached_function,
-    CellType: _copy_cell,
+    CellType: lambda value, copy: CellType(copy(value.cell_contents)) if is_filled(value) else CellType(),
     MappingProxyType: _copy_proxy,
     weakref.ref: _copy_reference,
-    random.Random: _copy_random,
+    random.Random: lambda value, copy: deepcopy(value),
     torch.Generator: _copy_generator_of_torch,
     memoryview: _copy_memory,
     bytearray: lambda value, copy: bytearray(value),

@@ -15,6 +15,7 @@ from dynx._fx.nodes import location_of, module_of, nbytes, placeholders, value_o
 from dynx._torch.autograd.partition import Partition
 from dynx._torch.shapes.symbol_facts import known_size
 from dynx.records.saved import SavedKind, SavedTensor
+from dynx.saved._codec import dtype_name
 from dynx.saved._graphs.masks import OneBit, one_bit, reads_as_mask
 from dynx.saved._graphs.pairs import saved_inputs
 from dynx.saved._rules import Candidate
@@ -77,7 +78,7 @@ class Saved:
             self.node.name,
             self.kind,
             _operator(self.node),
-            str(tensor.dtype).removeprefix("torch."),
+            dtype_name(tensor.dtype),
             tuple(map(known_size, tensor.shape)),
             size,
             size,

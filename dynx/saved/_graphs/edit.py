@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from dynx._fx.nodes import placeholders, value_of
@@ -32,14 +32,11 @@ class Edit:
         self._replaced: set[Node] = set()  # inputs of the backward graph whose uses were replaced
         self._names = {node.name for graph in (self.forward, self.backward) for node in graph.nodes}
 
-    def input_of(self, node: Node) -> Node | None:
-        """Return the input of the backward graph that receives a node of the forward graph; None if it is not saved."""
-        return next((slot for slot, source in self.slots.items() if source is node), None)
-
     def save(self, node: Node, near: Node) -> Node:
         """Return the backward input that receives a forward node; if there is none, add it before the input `near`."""
-        if (slot := self.input_of(node)) is not None:
-            return slot
+        for slot, source in self.slots.items():
+            if source is node:
+                return slot
         is_tensor = isinstance(value_of(node), torch.Tensor)
         with self.backward.inserting_before(near if is_tensor else self._first_input):  # sizes come first
             slot = self.backward.placeholder(node.name)
@@ -51,28 +48,30 @@ class Edit:
 
     def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
         """Insert the nodes of `gm`, called on `source`, into the forward graph; return the outputs: nodes and constants."""
-        env = {placeholders(gm)[0]: source}
-        results = {node for node in gm.graph.output_node().all_input_nodes if node.op != "placeholder"}
-        numbers = iter(range(len(results)))
-        with self.forward.inserting_before(after.next):
-            for node in _body(gm):
-                name = self._unused(f"{prefix}_{next(numbers)}") if node in results else None
-                env[node] = self._copy(node, gm, self.forward, self.partition.forward, env, source, name)
-        return _mapped_outputs(gm, env)
+        results = set(gm.graph.output_node().all_input_nodes)
+        names = {node: f"{prefix}_{index}" for index, node in enumerate(node for node in _body(gm) if node in results)}
+        return self._insert(gm, self.partition.forward, (source,), after.next, source, names)
 
     def insert_backward(self, gm: GraphModule, stored: Sequence[Node], before: Node, source: Node) -> Any:
         """Insert the nodes of `gm`, called on the `stored` nodes, into the backward graph; return the output of `gm`."""
-        env = dict(zip(placeholders(gm), stored, strict=True))
-        with self.backward.inserting_before(before):
+        return self._insert(gm, self.partition.backward, stored, before, source, {})[0]
+
+    def _insert(
+        self, gm: GraphModule, into: GraphModule, inputs: Sequence[Node], before: Node, source: Node, names: Mapping[Node, str]
+    ) -> list[Any]:
+        """Insert the nodes of `gm`, called on `inputs`, into a graph; return the outputs: nodes and constants."""
+        env = dict(zip(placeholders(gm), inputs, strict=True))
+        with into.graph.inserting_before(before):
             for node in _body(gm):
-                env[node] = self._copy(node, gm, self.backward, self.partition.backward, env, source, None)
-        return _mapped_outputs(gm, env)[0]
+                env[node] = self._copy(node, gm, into, env, source, names.get(node, f"{node.name}_"))
+        outputs = torch.utils._pytree.tree_leaves(gm.graph.output_node().args[0])
+        return [env[output] if isinstance(output, Node) else output for output in outputs]
 
     def copy_to_backward(self, nodes: Sequence[Node], env: dict[Node, Node], before: Node) -> None:
         """Copy nodes of the forward graph into the backward graph; `env` maps nodes of forward to nodes of backward."""
         with self.backward.inserting_before(before):
             for node in nodes:
-                env[node] = self._copy(node, self.partition.forward, self.backward, self.partition.backward, env, node, None)
+                env[node] = self._copy(node, self.partition.forward, self.partition.backward, env, node, f"{node.name}_")
 
     def finish(self) -> None:
         """Remove replaced inputs of backward, put the outputs of forward in the order of these inputs, and recompile both."""
@@ -98,51 +97,33 @@ class Edit:
             user.replace_input_with(slot, result)
         self._replaced.add(slot)
 
-    def _unused(self, name: str) -> str:
-        unused, numbers = name, count(1)
-        while unused in self._names:
-            unused = f"{name}{next(numbers)}"
-        self._names.add(unused)
-        return unused
-
-    def _copy(
-        self,
-        node: Node,
-        gm: GraphModule,
-        graph: Graph,
-        owner: GraphModule,
-        env: dict[Node, Node],
-        source: Node,
-        name: str | None,
-    ) -> Node:
-        target = self._constant(node, gm, owner) if node.op == "get_attr" else node.target
+    def _copy(self, node: Node, gm: GraphModule, into: GraphModule, env: dict[Node, Node], source: Node, name: str) -> Node:
+        """Copy a node of `gm` into a graph, with the name `name` or, if that is in use, `name` and a number."""
+        target = _constant(node, gm, into) if node.op == "get_attr" else node.target
         lookup: Callable[[Node], Any] = env.__getitem__
         args, kwargs = map_arg(node.args, lookup), map_arg(node.kwargs, lookup)
-        name = name or self._unused(f"{node.name}_")
-        copied = graph.create_node(node.op, target, args, kwargs, name)
-        self._names.add(copied.name)
+        candidates = chain([name], (f"{name}{number}" for number in count(1)))
+        unused = next(candidate for candidate in candidates if candidate not in self._names)
+        copied = into.graph.create_node(node.op, target, args, kwargs, unused)
+        self._names |= {unused, copied.name}
         copied.meta = {**node.meta, **{key: source.meta[key] for key in _KEPT_META if key in source.meta}}
         return copied
 
-    def _constant(self, node: Node, gm: GraphModule, owner: GraphModule) -> str:
-        """Copy a constant of the traced function `gm` to the graph's module `owner`; return its attribute name in `owner`."""
-        value, name = getattr(gm, str(node.target)), f"_dynx{node.target}"
-        while hasattr(owner, name):
-            name += "_"
-        if isinstance(value, torch.Tensor):
-            owner.register_buffer(name, value, persistent=False)
-        else:
-            setattr(owner, name, value)
-        return name
+
+def _constant(node: Node, gm: GraphModule, into: GraphModule) -> str:
+    """Copy a constant of the traced function `gm` to another graph's module; return its attribute name there."""
+    value, name = getattr(gm, str(node.target)), f"_dynx{node.target}"
+    while hasattr(into, name):
+        name += "_"
+    if isinstance(value, torch.Tensor):
+        into.register_buffer(name, value, persistent=False)
+    else:
+        setattr(into, name, value)
+    return name
 
 
 def _body(gm: GraphModule) -> Iterator[Node]:
     return (node for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
-
-
-def _mapped_outputs(gm: GraphModule, env: dict[Node, Node]) -> list[Any]:
-    outputs = torch.utils._pytree.tree_leaves(gm.graph.output_node().args[0])
-    return [env[output] if isinstance(output, Node) else output for output in outputs]
 
 
 def _is_tensor(node: Any) -> bool:

@@ -67,20 +67,17 @@ def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[N
     """Choose a rule, or none, for each tensor. Recomputation starts from stored tensors and graph inputs only."""
     refused: dict[Saved, str] = {}
     while True:
-        choices = [_first(one, rules, refused) for one in saved]
-        kept = {choice.saved.node for choice in choices if choice.rule is None or choice.rule.codec.name != RECOMPUTE}
-        result = []
-        for choice in choices:
-            if choice.rule is None or choice.rule.codec.name != RECOMPUTE:
-                result.append(choice)
-                continue
-            chain = chain_of(choice.saved.node, kept, mutated)
+        choices = {one: _first(one, rules, refused) for one in saved}
+        recomputed = [one for one, choice in choices.items() if choice.rule is not None and choice.rule.codec.name == RECOMPUTE]
+        kept = {one.node for one in saved} - {one.node for one in recomputed}
+        for one in recomputed:
+            chain = chain_of(one.node, kept, mutated)
             if isinstance(chain, str):
-                refused[choice.saved] = chain
+                refused[one] = chain
                 break
-            result.append(replace(choice, chain=chain))
+            choices[one] = replace(choices[one], chain=chain)
         else:
-            return result
+            return list(choices.values())
 
 
 def _first(saved: Saved, rules: Sequence[Rule], refused: dict[Saved, str]) -> Choice:
@@ -154,8 +151,7 @@ class _Writer:
         after = self._pack_after(saved.node, is_ordered=is_ordered)
         results = self.edit.insert_forward(traced.pack, saved.node, after, f"{saved.node.name}_packed")
         slots = [self.edit.save(result, slot) for result in results if isinstance(result, Node)]
-        varying = [slot for slot, leaf in zip(slots, filter(_varies, traced.leaves), strict=True)]
-        unpacked = self.edit.insert_backward(traced.unpack, varying, self._first_use(users, is_ordered=is_ordered), saved.node)
+        unpacked = self.edit.insert_backward(traced.unpack, slots, self._first_use(users, is_ordered=is_ordered), saved.node)
         if unpacked is not slot:
             self.edit.replace_uses(slot, users, unpacked)
         return replace(
@@ -192,10 +188,6 @@ def _has_own_operators(traced: TracedCodec) -> bool:
 def _bytes(tensor: torch.Tensor) -> Any:
     """Return the bytes of a tensor's elements, symbolic for dynamic sizes."""
     return tensor.numel() * tensor.element_size()
-
-
-def _varies(leaf: Any) -> bool:
-    return isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def _distinct(results: Sequence[Any]) -> list[torch.Tensor]:

@@ -15,18 +15,12 @@ from dynx._fx.nodes import value_of
 from dynx._torch.autograd.partition import only_element
 
 _ATEN = torch.ops.aten
+_COMPARISONS = (_ATEN.le, _ATEN.lt, _ATEN.ge, _ATEN.gt, _ATEN.eq, _ATEN.ne)
 # operators of backward, and the index of the argument of which they read only the sign or zeros
 _MASK_ARGUMENT: dict[Any, int] = {
-    _ATEN.threshold_backward.default: 1,
-    _ATEN.leaky_relu_backward.default: 1,
-    **{
-        overload: 0
-        for packet in (_ATEN.le, _ATEN.lt, _ATEN.ge, _ATEN.gt, _ATEN.eq, _ATEN.ne)
-        for overload in (packet.Scalar, packet.Tensor)
-    },
-    _ATEN.sign.default: 0,
-    _ATEN.sgn.default: 0,
-    _ATEN.logical_not.default: 0,
+    **dict.fromkeys((_ATEN.threshold_backward.default, _ATEN.leaky_relu_backward.default), 1),
+    **dict.fromkeys((_ATEN.sign.default, _ATEN.sgn.default, _ATEN.logical_not.default), 0),
+    **dict.fromkeys((overload for packet in _COMPARISONS for overload in (packet.Scalar, packet.Tensor)), 0),
 }
 # operators that compare with a threshold, the index of that argument, and whether NaN counts as greater
 _THRESHOLD: dict[Any, tuple[int, bool]] = {
@@ -34,28 +28,15 @@ _THRESHOLD: dict[Any, tuple[int, bool]] = {
     _ATEN.le.Scalar: (1, True),
     _ATEN.gt.Scalar: (1, False),
 }
-_FILLED = {  # operators that fill a tensor with one number, and the index of that argument
-    _ATEN.scalar_tensor.default: 0,
-    _ATEN.full.default: 1,
-    _ATEN.full_like.default: 1,
-}
+# operators that fill a tensor with one number, and the index of that argument
+_FILLED = {_ATEN.scalar_tensor.default: 0, _ATEN.full.default: 1, _ATEN.full_like.default: 1}
 _ZEROS = (_ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default)
 _ONES = (_ATEN.ones.default, _ATEN.ones_like.default, _ATEN.new_ones.default)
 _SAME_ELEMENTS = (  # the result has the elements of the argument, in another shape or order
-    _ATEN.expand.default,
-    _ATEN.view.default,
-    _ATEN._unsafe_view.default,
-    _ATEN.reshape.default,
-    _ATEN.unsqueeze.default,
-    _ATEN.squeeze.dim,
-    _ATEN.permute.default,
-    _ATEN.transpose.int,
-    _ATEN.alias.default,
-    _ATEN.detach.default,
-    _ATEN.clone.default,
-    _ATEN.lift_fresh_copy.default,
-    _ATEN.slice.Tensor,
-    _ATEN.select.int,
+    *(_ATEN.expand.default, _ATEN.view.default, _ATEN._unsafe_view.default, _ATEN.reshape.default),
+    *(_ATEN.unsqueeze.default, _ATEN.squeeze.dim, _ATEN.permute.default, _ATEN.transpose.int),
+    *(_ATEN.alias.default, _ATEN.detach.default, _ATEN.clone.default, _ATEN.lift_fresh_copy.default),
+    *(_ATEN.slice.Tensor, _ATEN.select.int),
 )
 _UNITS = (0.0, 1.0, -1.0, inf, -inf)  # a product with one of these numbers is exact
 

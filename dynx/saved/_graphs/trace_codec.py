@@ -19,12 +19,11 @@ _SCALARS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class TracedCodec(NamedTuple):
-    """The graphs of `pack` and `unpack` for one tensor, and the values that `pack` returns."""
+    """The graphs of `pack` and `unpack` for one tensor, and the flattened results of `pack`: nodes and constants."""
 
     pack: GraphModule
     unpack: GraphModule
-    leaves: tuple[Any, ...]  # the flattened results of `pack`: fake tensors, symbolic sizes, constants
-    outputs: tuple[Any, ...]  # the same results in the graph of `pack`: nodes and constants
+    outputs: tuple[Any, ...]
 
 
 class Subject(NamedTuple):
@@ -57,7 +56,7 @@ def trace_codec(
     if any(is_traceable_wrapper_subclass(leaf) for leaf in leaves):
         raise subject.error("pack returns a tensor subclass", "return its inner tensors, and build it again in unpack")
     varying = [index for index, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *_SCALARS))]
-    if not varying and not leaves:
+    if not leaves:
         raise subject.error("pack returns nothing", "return a tensor")
 
     def unpack_stored(*stored: Any) -> Any:
@@ -67,7 +66,7 @@ def trace_codec(
         return unpack(pytree.tree_unflatten(values, spec))
 
     unpacking = _traced(partition, unpack_stored, tuple(leaves[index] for index in varying), "unpack", subject)
-    return TracedCodec(packing, unpacking, leaves, tuple(outputs))
+    return TracedCodec(packing, unpacking, tuple(outputs))
 
 
 def check_unpacked(unpacked: Any, value: torch.Tensor, subject: Subject) -> None:

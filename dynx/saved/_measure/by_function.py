@@ -14,6 +14,7 @@ from dynx._torch.compilation.unwrap import unwrap
 from dynx.errors import UsageError
 from dynx.records.saved import SavedGraph
 from dynx.records.saved_report import SavedReport
+from dynx.saved._measure.trial import simulated_peaks
 from dynx.saved._observe import SavedGraphs
 
 
@@ -77,5 +78,4 @@ def report_of(compiled: Sequence[Compiled], target: Any, name: str, program: str
         known = f"graphs that save tensors are those of {', '.join(functions)}" if functions else "no graph saved a tensor"
         raise UsageError(f"{program} compiled no graph of {name} that saves tensors for backward\n  {known}")
     rules = tuple(dict.fromkeys(rule for graph in graphs for rule in graph.rules))
-    forward, backward = (max(getattr(graph, peak) for graph in graphs) for peak in ("forward_peak", "backward_peak"))
-    return SavedReport(graphs, (), forward, backward, "simulated", rules)
+    return SavedReport(graphs, (), *simulated_peaks(graphs), "simulated", rules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -142,8 +143,8 @@ def _tried(program: Program, candidates: Sequence[Codec]) -> Iterator[Choice]:
                 if codec.is_exact:
                     yield Choice(name, codec, by_name[name], 0.0, None)
                 else:
-                    found = probe(name, codec, backward)
-                    yield Choice(name, codec, by_name[name], difference(found.gradients, reference).relative, found.seconds)
+                    gradients, seconds = probe(name, codec, backward)
+                    yield Choice(name, codec, by_name[name], difference(gradients, reference).relative, seconds)
 
 
 def _activations(trial: Trial) -> list[SavedTensor]:
@@ -152,21 +153,21 @@ def _activations(trial: Trial) -> list[SavedTensor]:
 
 def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
     """Return the names of the largest tensors, which together take 99 % of the bytes; the largest first."""
-    sizes: dict[str, int] = {}
+    sizes = Counter[str]()
     for tensor in tensors:
-        sizes[tensor.name] = sizes.get(tensor.name, 0) + tensor.bytes
-    names, covered, total = [], 0, sum(sizes.values())
-    for name in sorted(sizes, key=lambda name: -sizes[name]):
-        if covered >= total * _TRIED:
+        sizes[tensor.name] += tensor.bytes
+    names, covered = [], 0
+    for name, size in sizes.most_common():
+        if covered >= sizes.total() * _TRIED:
             break
         names.append(name)
-        covered += sizes[name]
+        covered += size
     return names
 
 
 def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
     """Return how many bytes these hooks free, by name of the tensor; an empty dict if the codec raises BadCodec."""
-    result: dict[str, int] = {}
+    result = Counter[str]()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DynxWarning)  # about errors, which are measured here
@@ -174,7 +175,7 @@ def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
     except BadCodec:
         return {}  # the codec cannot pack a tensor of the function
     for tensor in _activations(trial):
-        result[tensor.name] = result.get(tensor.name, 0) + tensor.bytes - tensor.saved_bytes
+        result[tensor.name] += tensor.bytes - tensor.saved_bytes
     return result
 
 

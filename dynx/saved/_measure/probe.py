@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,15 +14,10 @@ from dynx.saved._codec import Codec
 from dynx.saved._hooks import SavedHooks, hooks
 from dynx.saved._rules import rule
 
+T = TypeVar("T")
+
 _active: dict[str, Codec] = {}  # the codecs that are measured, by the name of the tensor
 _seconds: dict[str, float] = {}
-
-
-class Probe(NamedTuple):
-    """The gradients if only the tensors with one name are packed, and the seconds that packing and unpacking take."""
-
-    gradients: Mapping[str, torch.Tensor]
-    seconds: float  # to pack and unpack the tensor with uncompiled operators
 
 
 def probes(names: Sequence[str]) -> SavedHooks:
@@ -31,15 +26,18 @@ def probes(names: Sequence[str]) -> SavedHooks:
     return hooks(*rules, cache_hash=f"probes {tuple(names)}", validate=False)
 
 
-def probe(name: str, codec: Codec, backward: Any) -> Probe:
-    """Return the gradients that `backward()` computes if `codec` packs and unpacks the saved tensors called `name`."""
+def probe(name: str, codec: Codec, backward: Callable[[], T]) -> tuple[T, float]:
+    """Return the gradients that `backward()` computes if `codec` packs and unpacks the saved tensors called `name`.
+
+    Also return the seconds that packing and unpacking take, with uncompiled operators.
+    """
     _active[name] = codec
     _seconds[name] = 0.0
     try:
         gradients = backward()
     finally:
         del _active[name]
-    return Probe(gradients, _seconds.pop(name))
+    return gradients, _seconds.pop(name)
 
 
 def _pack(name: str, tensor: torch.Tensor) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dynx.records.saved_report import SavedReport
 from dynx.saved._hooks import SavedHooks
-from dynx.saved._measure.trial import Program
+from dynx.saved._measure.trial import Program, simulated_peaks
 
 
 def report(fn: Any, /, *args: Any, hooks: SavedHooks | None = None, backend: Any = None, **kwargs: Any) -> SavedReport:
@@ -40,11 +40,7 @@ def report(fn: Any, /, *args: Any, hooks: SavedHooks | None = None, backend: Any
         (16384, 8192)
     """
     trial = Program(fn, args, kwargs, backend).run(hooks)
-    if trial.peaks is not None:
-        forward, backward = trial.peaks
-    else:
-        forward = max((graph.forward_peak for graph in trial.graphs), default=0)
-        backward = max((graph.backward_peak for graph in trial.graphs), default=0)
+    forward, backward = trial.peaks if trial.peaks is not None else simulated_peaks(trial.graphs)
     rules = tuple(map(str, hooks.rules)) if hooks is not None else ()
     kind = "simulated" if trial.peaks is None else "measured"
     return SavedReport(trial.graphs, trial.eager, forward, backward, kind, rules)  # type: ignore[arg-type]

@@ -19,16 +19,10 @@ from dynx._torch.compilation.anew import backend_of, backward_as_often_as_eager_
 from dynx._torch.compilation.unwrap import unwrap
 from dynx.errors import UsageError
 from dynx.records.saved import SavedGraph, SavedTensor
-from dynx.saved._eager import EagerTensor, stored_bytes, unwatch_eager, watch_eager
+from dynx.saved._codec import dtype_name
+from dynx.saved._eager import EagerTensor, stored_bytes, watch_eager
 from dynx.saved._hooks import SavedHooks
 from dynx.saved._observe import SavedGraphs
-
-
-class Peaks(NamedTuple):
-    """The peak bytes allocated on CUDA in each pass, minus the bytes allocated before forward."""
-
-    forward: int
-    backward: int
 
 
 class Trial(NamedTuple):
@@ -37,7 +31,7 @@ class Trial(NamedTuple):
     graphs: tuple[SavedGraph, ...]
     eager: tuple[SavedTensor, ...]
     gradients: Mapping[str, torch.Tensor]
-    peaks: Peaks | None  # None without CUDA
+    peaks: tuple[int, int] | None  # bytes allocated on CUDA in forward and backward, minus those before; None without CUDA
     seconds: float | None = None  # the median of the repeated steps
 
 
@@ -58,13 +52,13 @@ class Program:
         if not callable(fn):
             raise UsageError(f"{fn!r} is not callable\n  pass a module or a function that returns a loss")
         unwrapped = unwrap(fn)
-        compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
+        compiled = backend_of(unwrapped.compiled)
         original = unwrapped.original if compiled is not None else fn  # `fn` may be under torch.compiler.disable
         self.original = unwrapped.module if unwrapped.module is not None else original
         self.backend = backend if backend is not None else compiled if compiled is not None else "inductor"
         self._args, self._kwargs = args, kwargs
         self._modules = _modules_of(self.original, (args, dict(kwargs)))
-        self.names = _names(self._modules, args, kwargs)
+        self._names = _names(self._modules, args, kwargs)
 
     def run(self, hooks: SavedHooks | None, *, repeats: int = 0) -> Trial:
         """Compile, run forward and backward, and return what was measured; time `repeats` further passes after that.
@@ -73,17 +67,12 @@ class Program:
             UsageError: The function returns nothing that needs a gradient.
         """
         graphs: list[SavedGraph] = []
-        eager: list[EagerTensor] = []
-        watch_eager(eager)
-        try:
-            with _restored(self._modules), without_limits(), SavedGraphs(graphs.append), own_errors():
-                compiled = compile_anew(self.original, self.backend)
+        with _restored(self._modules), without_limits(), SavedGraphs(graphs.append), own_errors():
+            compiled = compile_anew(self.original, self.backend)
+            with watch_eager() as eager:
                 gradients, peaks = self._train(compiled, hooks)
-                records = tuple(map(_eager_record, eager))
-                unwatch_eager(eager)
-                times = [self._seconds(compiled, hooks) for _ in range(repeats)]
-        finally:
-            unwatch_eager(eager)
+            records = tuple(map(_eager_record, eager))
+            times = [self._seconds(compiled, hooks) for _ in range(repeats)]
         return Trial(tuple(graphs), records, gradients, peaks, median(times) if times else None)
 
     @contextmanager
@@ -99,19 +88,22 @@ class Program:
         self._train(compiled, hooks)
         return perf_counter() - start
 
-    def _train(self, compiled: Callable[..., Any], hooks: SavedHooks | None) -> tuple[dict[str, torch.Tensor], Peaks | None]:
+    def _train(
+        self, compiled: Callable[..., Any], hooks: SavedHooks | None
+    ) -> tuple[dict[str, torch.Tensor], tuple[int, int] | None]:
         meter = _Meter()
         results = self._forward(compiled, hooks)
         forward = meter.peak()
         gradients = self._gradients(results)
-        return gradients, Peaks(forward, meter.peak()) if meter.has_cuda else None
+        return gradients, (forward, meter.peak()) if meter.has_cuda else None
 
     def _forward(self, compiled: Callable[..., Any], hooks: SavedHooks | None) -> list[torch.Tensor]:
         with hooks if hooks is not None else nullcontext(), torch.enable_grad():
             results = differentiable(compiled(*self._args, **self._kwargs))
         if not results:
+            name = getattr(self.original, "__qualname__", None) or type(self.original).__qualname__
             raise UsageError(
-                f"{_name_of(self.original)} returns no tensor that requires a gradient\n"
+                f"{name} returns no tensor that requires a gradient\n"
                 "  pass a function that returns a loss, or a module that is being trained"
             )
         return results
@@ -121,10 +113,17 @@ class Program:
         ones = [torch.ones_like(result) for result in results]
         gradients = torch.autograd.grad(results, leaves, ones, allow_unused=True, retain_graph=retain_graph)
         named = zip(leaves, gradients, strict=True)
-        return {self._name(leaf, index): grad for index, (leaf, grad) in enumerate(named) if grad is not None}
+        return {
+            self._names.get(id(leaf), f"tensor {index} of shape {tuple(leaf.shape)}"): gradient
+            for index, (leaf, gradient) in enumerate(named)
+            if gradient is not None
+        }
 
-    def _name(self, leaf: torch.Tensor, index: int) -> str:
-        return self.names.get(id(leaf), f"tensor {index} of shape {tuple(leaf.shape)}")
+
+def simulated_peaks(graphs: Sequence[SavedGraph]) -> tuple[int, int]:
+    """Return the largest simulated peaks, in bytes, of the forward graphs and of the backward graphs."""
+    forward = max((graph.forward_peak for graph in graphs), default=0)
+    return forward, max((graph.backward_peak for graph in graphs), default=0)
 
 
 class _Meter:
@@ -198,10 +197,6 @@ def _names(modules: Sequence[nn.Module], args: tuple[Any, ...], kwargs: Mapping[
     return names
 
 
-def _name_of(fn: Any) -> str:
-    return getattr(fn, "__qualname__", None) or type(fn).__qualname__
-
-
 def _eager_record(saved: EagerTensor) -> SavedTensor:
     tensor, candidate, rule = saved.tensor, saved.candidate, saved.rule
     size = tensor.numel() * tensor.element_size()
@@ -209,7 +204,7 @@ def _eager_record(saved: EagerTensor) -> SavedTensor:
         "eager",
         candidate.kind,
         tensor.grad_fn.name() if tensor.grad_fn is not None else "",
-        str(tensor.dtype).removeprefix("torch."),
+        dtype_name(tensor.dtype),
         tuple(tensor.shape),
         size,
         size if rule is None else stored_bytes(saved.stored, tensor.device),

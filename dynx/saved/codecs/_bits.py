@@ -59,6 +59,6 @@ def _unpack(packed: Any) -> torch.Tensor:
 
 
 def _refuses(tensor: torch.Tensor) -> str:
-    if tensor.dim() == 0 or any(type(size) is int and size == 0 for size in tensor.shape):
-        return "it is a single element" if tensor.dim() == 0 else "it has no elements"
-    return ""
+    if tensor.dim() == 0:
+        return "it is a single element"
+    return "it has no elements" if any(type(size) is int and size == 0 for size in tensor.shape) else ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from dynx.errors import UsageError
 from dynx.saved._codec import Codec
-from dynx.saved.codecs._scales import Alphabet, Per, checked, last_size, name_of, options_of, refuses, restored, scaled
+from dynx.saved.codecs._scales import Alphabet, Per, scaled_codec
 
 # the infinity of e5m2 is not used: on some GPUs, casts replace it by the largest number
 _FORMATS = {
@@ -40,20 +40,6 @@ def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: in
     """
     if format not in _FORMATS:
         raise UsageError(f"format={format!r} is not known\n  pass 'e4m3' or 'e5m2'")
-    checked(per, block)
-    name = name_of("fp8" if format == "e4m3" else "fp8 e5m2", per, block)
     stored_as, alphabet = _FORMATS[format]
-    pack = partial(_pack, stored_as=stored_as, alphabet=alphabet, per=per, block=block)
-    unpack = partial(_unpack, alphabet=alphabet, per=per)
-    code = f'saved.codecs.fp8("{format}", {options_of(per, block)})'
-    return Codec(name, pack, unpack, refuses=partial(refuses, per=per, block=block), code=code)
-
-
-def _pack(tensor: torch.Tensor, *, stored_as: torch.dtype, alphabet: Alphabet, per: Per, block: int) -> Any:
-    scale, values = scaled(tensor, alphabet, per=per, block=block)
-    return tensor.dtype, scale, values.to(stored_as), last_size(tensor, per)
-
-
-def _unpack(packed: Any, *, alphabet: Alphabet, per: Per) -> torch.Tensor:
-    dtype, scale, stored, last = packed
-    return restored(stored, scale, alphabet, dtype, per, last)
+    name, code = "fp8" if format == "e4m3" else "fp8 e5m2", f'saved.codecs.fp8("{format}", '
+    return scaled_codec(name, code, alphabet, partial(torch.Tensor.to, dtype=stored_as), per=per, block=block)

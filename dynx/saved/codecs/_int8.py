@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import torch
 
 from dynx.saved._codec import Codec
-from dynx.saved.codecs._scales import Alphabet, Per, checked, last_size, name_of, options_of, refuses, restored, scaled
-
-_ALPHABET = Alphabet(127, 126, -128)
+from dynx.saved.codecs._scales import Alphabet, Per, scaled_codec
 
 
 def int8(*, per: Per = "row", block: int = 128) -> Codec:
@@ -33,21 +28,8 @@ def int8(*, per: Per = "row", block: int = 128) -> Codec:
         >>> codec.unpack(codec.pack(torch.tensor([[127.0, 1.2, -0.3]])))
         tensor([[127.,   1.,   0.]])
     """
-    checked(per, block)
-    return Codec(
-        name_of("int8", per, block),
-        partial(_pack, per=per, block=block),
-        partial(_unpack, per=per),
-        refuses=partial(refuses, per=per, block=block),
-        code=f"saved.codecs.int8({options_of(per, block)})",
-    )
+    return scaled_codec("int8", "saved.codecs.int8(", Alphabet(127, 126, -128), _encode, per=per, block=block)
 
 
-def _pack(tensor: torch.Tensor, *, per: Per, block: int) -> Any:
-    scale, values = scaled(tensor, _ALPHABET, per=per, block=block)
-    return tensor.dtype, scale, values.round().to(torch.int8), last_size(tensor, per)
-
-
-def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
-    dtype, scale, stored, last = packed
-    return restored(stored, scale, _ALPHABET, dtype, per, last)
+def _encode(codes: torch.Tensor) -> torch.Tensor:
+    return codes.round().to(torch.int8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import inf, nan
 from typing import Any, Literal, NamedTuple
 
@@ -10,26 +12,60 @@ from torch.nn import functional
 
 from dynx._torch.shapes.symbol_facts import known_size
 from dynx.errors import UsageError
+from dynx.saved._codec import Codec
 
 Per = Literal["tensor", "row", "block"]
+Encode = Callable[[torch.Tensor], torch.Tensor]
 _MOST_PADDING = 1 / 8  # of a row
 
 
-def checked(per: Any, block: Any) -> None:
-    """Raise UsageError for an unknown `per`, or a `block` that is not a positive int."""
+class Alphabet(NamedTuple):
+    """The numbers (codes) that a storage format can represent; a scale maps the largest finite element to the largest code.
+
+    If infinities or NaN are among its elements, a scale is negative: then codes of the largest magnitude mean infinity.
+    """
+
+    largest: float
+    below: float  # the largest code of a finite element beside infinities or NaN
+    nan: float | None  # the code of NaN; None for a format that has NaN
+
+
+def scaled_codec(name: str, code: str, alphabet: Alphabet, encode: Encode, *, per: Per, block: int) -> Codec:
+    """Return a codec that stores scales, and the codes of the elements in the format to which `encode` rounds them.
+
+    Args:
+        name: The name of the format, such as "fp8 e5m2".
+        code: The beginning of the expression that creates the codec, up to its argument `per`.
+        alphabet: The codes of the format.
+        encode: Takes codes that are not rounded.
+        per: The elements that share a scale.
+        block: Elements per block.
+
+    Raises:
+        UsageError: `per` is unknown, or `block` is not a positive int.
+    """
     if per not in ("tensor", "row", "block"):
         raise UsageError(f"per={per!r} is not known\n  pass 'tensor', 'row' or 'block'")
     if type(block) is not int or block < 1:
         raise UsageError(f"block={block!r} is not a positive int\n  pass the number of elements that share a scale")
+    is_block = per == "block"
+    return Codec(
+        f"{name}(block of {block})" if is_block else f"{name}({per})",
+        partial(_pack, alphabet=alphabet, encode=encode, per=per, block=block),
+        partial(_unpack, alphabet=alphabet, per=per),
+        refuses=partial(refuses, per=per, block=block),
+        code=f'{code}per="{per}"' + (f", block={block})" if is_block else ")"),
+    )
 
 
-def name_of(codec: str, per: Per, block: int) -> str:
-    return f"{codec}({per})" if per != "block" else f"{codec}(block of {block})"
+def _pack(tensor: torch.Tensor, *, alphabet: Alphabet, encode: Encode, per: Per, block: int) -> Any:
+    scale, codes = scaled(tensor, alphabet, per=per, block=block)
+    return tensor.dtype, scale, encode(codes), tensor.shape[-1] if per == "block" else None  # the size without padding
 
 
-def options_of(per: Per, block: int) -> str:
-    """Return `per` and, if it is used, `block` as source code of keyword arguments, such as `per="row"`."""
-    return f'per="{per}"' + (f", block={block}" if per == "block" else "")
+def _unpack(packed: Any, *, alphabet: Alphabet, per: Per) -> torch.Tensor:
+    dtype, scale, stored, last = packed
+    return restored(stored, scale, alphabet, dtype, per, last)
 
 
 def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
@@ -45,17 +81,6 @@ def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
     if per == "block" and (type(last) is not int or -last % block > last * _MOST_PADDING):
         return f"its last size is {last}, not a multiple of the block of {block}, nor a little less than one"
     return ""
-
-
-class Alphabet(NamedTuple):
-    """The numbers (codes) that a storage format can represent; a scale maps the largest finite element to the largest code.
-
-    If infinities or NaN are among its elements, a scale is negative: then codes of the largest magnitude mean infinity.
-    """
-
-    largest: float
-    below: float  # the largest code of a finite element beside infinities or NaN
-    nan: float | None  # the code of NaN; None for a format that has NaN
 
 
 def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,8 +130,3 @@ def restored(
         values = values.flatten(-2)
         values = values if values.shape[-1] == last else values[..., :last]
     return values.to(dtype)
-
-
-def last_size(tensor: torch.Tensor, per: Per) -> int | None:
-    """Return the size of the last dim if `restored` needs it to remove padding (`per="block"`); else None."""
-    return tensor.shape[-1] if per == "block" else None
