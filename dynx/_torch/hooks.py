@@ -412,7 +412,6 @@ def _finish(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _takes_only_self(owner: Any, function: Callable[..., Any], bind: Callable[..., Any]) -> bool:
-    """Return whether a function is a method without other parameters than `self`."""
     if not isinstance(owner, type) or bind in (staticmethod, classmethod):
         return False
     try:

@@ -1,8 +1,8 @@
 """Compile graphs with inductor, as a whole or in parts, and let a callback choose the callable that runs each graph.
 
-Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15. `compile_fx_inner` reads two
-entries in the meta of a graph's output node: the indices `user_visible_output_idxs` of the outputs whose strides it must keep,
-and the strides, `original_output_strides`.
+Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`. `compile_fx_inner` reads two entries in the meta of a graph's
+output node: the indices `user_visible_output_idxs` of the outputs whose strides it must keep, and the strides,
+`original_output_strides`.
 """
 
 from __future__ import annotations

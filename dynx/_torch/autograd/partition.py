@@ -1,9 +1,9 @@
 """Read and edit the forward and backward graph of a compilation, after AOTAutograd's partitioner and before the compilers.
 
 Torch: `maybe_inline_graph_saved_tensors_hooks`, which inlines saved-tensor hooks that are GraphModules, and `prepare_hook_gm`,
-which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`; alike in 2.11, 2.13 and 2.15. Torch
-inlines hooks only for the tensors that `saved_tensors_hooks_filtering_mode` selects. The default, "donated", selects donated
-buffers: there are none under `inductor.keeping_saved_tensors`, and none among the tensors that activation checkpointing saves.
+which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`. Torch inlines hooks only for the tensors
+that `saved_tensors_hooks_filtering_mode` selects. The default, "donated", selects donated buffers: there are none under
+`inductor.keeping_saved_tensors`, and none among the tensors that activation checkpointing saves.
 """
 
 from __future__ import annotations
@@ -111,10 +111,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 def only_element(constant: torch.Tensor) -> float | None:
-    """Return the element of a one-element floating-point constant of a graph, even while torch traces; None for other tensors.
-
-    Torch: `_disable_current_modes`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the element of a one-element floating-point constant, even while torch traces; None for other tensors."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     if is_fake(constant) or constant.numel() != 1 or not constant.dtype.is_floating_point:

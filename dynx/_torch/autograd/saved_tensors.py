@@ -1,7 +1,7 @@
 """Saved-tensor hooks of the current thread: whether some are active, and which of them Dynamo sees.
 
 Torch: `_top_saved_tensors_default_hooks` and `_saved_tensors_hooks_is_enabled` of `torch._C._autograd`, and
-`DisabledSavedTensorsHooksVariable`, alike in 2.11, 2.13 and 2.15.
+`DisabledSavedTensorsHooksVariable`.
 """
 
 from __future__ import annotations

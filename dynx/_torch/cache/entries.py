@@ -1,8 +1,7 @@
 """Read the entries of Dynamo's cache of compiled code.
 
 Torch: `eval_frame._debug_get_cache_entry_list` returns objects that do not keep the C++ entry alive, so dynx does not store
-them. It stores the `GuardManagerWrapper` of an entry, whose `cache_entry` torch clears when the entry is removed. Alike in
-2.11, 2.13 and 2.15.
+them. It stores the `GuardManagerWrapper` of an entry, whose `cache_entry` torch clears when the entry is removed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ calls of compiled code that they make in turn. While the gate is open, nothing o
 
 Torch: `eval_frame._maybe_set_eval_frame`, with which the function around compiled code sets Dynamo's callback when a call
 begins, and the previous callback when it ends. Dynamo is off when this function is called, and does not trace the code of the
-hook. Alike in 2.11, 2.13 and 2.15.
+hook.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The guards of a cache entry, as the tree in which torch evaluates them.
 
-Torch: `GuardManager`, `DictGuardManager` and `LeafGuard` of `torch._C._dynamo.guards`; alike in 2.11, 2.13 and 2.15.
+Torch: `GuardManager`, `DictGuardManager` and `LeafGuard` of `torch._C._dynamo.guards`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ or of its compiled code starts, so that no instruction of it runs. If torch woul
 called instead of torch's, and raises too.
 
 Torch: `_TorchDynamoContext`, which a compiled function closes over as `self`, `_callback_from_stance`, and the functions of
-`torch._C._dynamo.eval_frame`; alike in 2.11, 2.13 and 2.15, without regions in 2.11.
+`torch._C._dynamo.eval_frame`; 2.11 has no regions.
 """
 
 from __future__ import annotations

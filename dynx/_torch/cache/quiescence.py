@@ -116,7 +116,6 @@ def _change_within(seconds: float, change: Callable[[], Any], stacks: _Stacks) -
 
 
 def _why_not(hold: _Hold) -> str:
-    """Return why the cache could not be changed, for an error message."""
     if not hold.last.is_complete:
         return "more than 100 threads are running, which Python cannot look at all at once"
     if not hold.stayed:

@@ -1,7 +1,7 @@
 """Compile a function again regardless of its cache entries, which remain unchanged, and with other settings of torch.
 
 Torch: `torch._dynamo.optimize` with `isolate_recompiles` where torch has it; the settings `recompile_limit` and
-`accumulated_recompile_limit`, and `enable_autograd_cache` of AOTAutograd; alike in 2.11, 2.13 and 2.15.
+`accumulated_recompile_limit`, and `enable_autograd_cache` of AOTAutograd.
 """
 
 from __future__ import annotations

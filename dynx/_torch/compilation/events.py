@@ -31,11 +31,7 @@ class RawDynamic:
 
 
 def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawDynamic | None:
-    """Read a cache lookup or a dynamic value from the arguments of `CompileEventLogger.instant`; None for other events.
-
-    Torch: events `fx_graph_cache_{hit,miss,bypass}`, `autograd_cache_{hit,miss,bypass}` and `automatic_dynamic`, alike in
-    2.11, 2.13 and 2.15.
-    """
+    """Read a cache lookup or a dynamic value from the arguments of `CompileEventLogger.instant`; None for other events."""
     name = args[0] if args else kwargs.get("event_name", "")
     metadata = args[1] if len(args) > 1 else kwargs.get("metadata", {})
     if name == "automatic_dynamic":

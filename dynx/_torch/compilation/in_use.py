@@ -2,7 +2,7 @@
 
 Torch: the dicts `_global_…_hooks` of `torch.nn.modules.module`, `overrides._get_current_function_mode_stack`,
 `utils._python_dispatch._get_current_dispatch_mode_stack` and `_disable_current_modes`, `_C.DisableTorchFunction`, and
-`_library.custom_ops.OPDEFS`; alike in 2.11, 2.13 and 2.15.
+`_library.custom_ops.OPDEFS`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# keys of `compilation_time_metrics`, alike in 2.11, 2.13 and 2.15
+# keys of `compilation_time_metrics`
 _WHOLE = "_compile.compile_inner"
 _COMPILER = "OutputGraph.call_user_compiler"
 _AOT = "create_aot_dispatcher_function"
@@ -62,10 +62,7 @@ _AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", 
 
 
 def global_state() -> dict[str, str]:
-    """Return the values of the global state that torch guards, by the names that torch uses when it reports a change.
-
-    Torch: `GlobalStateGuard.__getstate__`, JSON, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the values of the global state that torch guards, by the names that torch uses when it reports a change."""
     from torch._C._dynamo.guards import GlobalStateGuard
 
     raw: dict[str, Any] = json.loads(str(GlobalStateGuard().__getstate__()))

@@ -12,7 +12,7 @@ Attributes of user objects, except a module's `forward`, are read without runnin
 A wrapper from torch.compiler.disable has the same attributes as one from torch.compile, and counts as compiled.
 
 Torch: `_dynamo.eval_frame.innermost_fn` and the attributes `_torchdynamo_orig_callable`, `OptimizedModule._orig_mod` and
-`Module._compiled_call_impl`; alike in 2.11, 2.13 and 2.15.
+`Module._compiled_call_impl`.
 """
 
 from __future__ import annotations
@@ -165,7 +165,6 @@ def _is_marked(value: Any) -> bool:
 
 
 def _compiled(target: Any, module: Any | None) -> Any | None:
-    """Return the compiled function that a call of `target` runs; None if it runs none."""
     if type(target) is MethodType:
         return _compiled(target.__func__, None)
     if module is None:

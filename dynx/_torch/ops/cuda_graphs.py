@@ -50,8 +50,7 @@ def capture_check() -> Callable[[], bool]:
 def profiler_flags() -> tuple[dict[str, Any], str]:
     """Return a dict, and the key under which it has a flag that is true while a profiler of torch is on; each replay reads it.
 
-    Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart; alike in 2.11,
-    2.13 and 2.15.
+    Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart.
     """
     from torch.autograd import profiler
 

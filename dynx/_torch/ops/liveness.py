@@ -1,7 +1,7 @@
 """Detect whether a tensor or its storage is alive, even if only autograd references it.
 
-Torch: `torch._C._WeakTensorRef`, `torch._C._storage_Use_Count` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in
-2.11, 2.13 and 2.15. A Python weak reference expires with the Python object, which autograd does not keep alive.
+Torch: `torch._C._WeakTensorRef`, `torch._C._storage_Use_Count` and `torch.multiprocessing.reductions.StorageWeakRef`. A Python
+weak reference expires with the Python object, which autograd does not keep alive.
 """
 
 from __future__ import annotations

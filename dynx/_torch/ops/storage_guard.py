@@ -1,7 +1,7 @@
 """Count the references to a storage, and make it raise an error when its data is accessed.
 
 Torch: `_set_storage_data_ptr_access_error_msg`, with which `cudagraph_trees` reports accesses to overwritten outputs; builds
-without CUDA lack it. `_storage_Use_Count`; alike in 2.11, 2.13 and 2.15.
+without CUDA lack it. `_storage_Use_Count`.
 """
 
 from __future__ import annotations

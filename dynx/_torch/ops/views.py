@@ -1,6 +1,6 @@
 """Views of a tensor's memory with another dtype, layout, conjugate or negative bit.
 
-Torch: `torch._neg_view`, which sets the negative bit as `Tensor.conj` sets the conjugate bit; alike in 2.11, 2.13 and 2.15.
+Torch: `torch._neg_view`, which sets the negative bit as `Tensor.conj` sets the conjugate bit.
 """
 
 from __future__ import annotations

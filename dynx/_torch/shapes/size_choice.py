@@ -1,7 +1,7 @@
 """Choose, for each trace of a function, which sizes and numbers are dynamic, instead of what torch has learned so far.
 
 Torch: `pgo.update_automatic_dynamic(tx, name, entry)` returns what torch knows of one source, from which `VariableBuilder`
-decides; `OutputGraph.root_tx` and `local_scope`. Alike in 2.11, 2.13 and 2.15.
+decides; `OutputGraph.root_tx` and `local_scope`.
 """
 
 from __future__ import annotations

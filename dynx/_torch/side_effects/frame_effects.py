@@ -49,10 +49,7 @@ class RawFrameEffects(NamedTuple):
 
 
 def frame_effects(output: Any, log: EffectLog) -> RawFrameEffects | None:
-    """Return the side effects of the graph that has just ended; None if it has none.
-
-    Torch: `SideEffects.id_to_variable`, in the order in which compiled code repeats them.
-    """
+    """Return the side effects of the graph that has just ended; None if it has none."""
     import torch._dynamo.config as config
 
     effects = tuple(_effects(output, log))

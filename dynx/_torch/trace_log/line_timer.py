@@ -1,7 +1,7 @@
 """Measure the tracing time, graph nodes, guards and exceptions of each source line that Dynamo traces.
 
 Torch: `InstructionTranslatorBase.step` traces one instruction, including the functions that it inlines (a step);
-`OutputGraph.call_user_compiler` runs the backend within the step of the last instruction. Alike in 2.11, 2.13 and 2.15.
+`OutputGraph.call_user_compiler` runs the backend within the step of the last instruction.
 """
 
 from __future__ import annotations

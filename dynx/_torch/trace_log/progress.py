@@ -1,7 +1,7 @@
 """Record a tracing attempt's graph nodes and guards so far, and the exception that traced code raises or handles, in a `Trail`.
 
 Torch: `exn_vt_stack` of `InstructionTranslatorBase`, which the frames of an attempt share, `graph` and `guards` of
-`OutputGraph`; alike in 2.11, 2.13 and 2.15.
+`OutputGraph`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from dynx._torch.tracing.render import show
 
 @dataclass(slots=True)
 class _LoggedGraph:
-    """A graph of the attempt as recorded in the trail."""
-
     number: int  # index of the graph in the trail
     indices: dict[Any, int]  # index of each node in the recorded graph
     newest_input: Any  # last placeholder node, or the root

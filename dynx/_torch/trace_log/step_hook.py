@@ -1,7 +1,7 @@
 """Wrap the method with which Dynamo traces one instruction, and reserve memory for Python's frames while Dynamo traces.
 
 Torch: `convert_frame.trace_frame` is one tracing attempt, and calls `InstructionTranslatorBase.step` for each instruction of
-each frame; an inlined frame is traced inside a step of its caller. Alike in 2.11, 2.13 and 2.15.
+each frame; an inlined frame is traced inside a step of its caller.
 """
 
 from __future__ import annotations

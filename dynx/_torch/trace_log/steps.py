@@ -1,7 +1,7 @@
 """Find the innermost symbolic frame when a graph breaks.
 
 Torch: `InstructionTranslatorBase.step` is called for each instruction of each frame; an inlined frame is traced inside a step
-of its caller. Alike in 2.11, 2.13 and 2.15.
+of its caller.
 """
 
 from __future__ import annotations
@@ -90,6 +90,5 @@ def is_new(error: BaseException, watcher: Any) -> bool:
 
 
 def _watchers_of(error: BaseException) -> list[Any]:
-    """Return the list of watchers that got an error, which is stored on the error itself."""
-    watchers: list[Any] = error.__dict__.setdefault("_dynx_seen", [])
+    watchers: list[Any] = error.__dict__.setdefault("_dynx_seen", [])  # stored on the error itself
     return watchers

@@ -4,7 +4,7 @@ A text changes when the traced code mutates the value, or when torch realizes it
 level of a text says what may change it: FIXED nothing; TENSOR an operation on a tensor; ITEMS also a mutation of a Python
 value; OPEN also torch realizing a lazy variable. Texts are stored in a `Trail` (`dynx._bytecode.trail`), which numbers them.
 
-Torch: `LazyVariableTracker._cache.vt` is the variable behind a lazy one that torch has realized; alike in 2.11, 2.13 and 2.15.
+Torch: `LazyVariableTracker._cache.vt` is the variable behind a lazy one that torch has realized.
 """
 
 from __future__ import annotations

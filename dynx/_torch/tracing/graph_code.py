@@ -1,7 +1,7 @@
 """Read the code of each graph that Dynamo passes to a backend, line by line with the user's stack.
 
-Torch: `OutputGraph.call_user_compiler(gm, …)`, `torch.fx.Graph.python_code` and `Node.stack_trace`, alike in 2.11, 2.13 and
-2.15. `GraphModule.code` is not read: it compiles a module that torch left uncompiled (`_LazyGraphModule`).
+Torch: `OutputGraph.call_user_compiler(gm, …)`, `torch.fx.Graph.python_code` and `Node.stack_trace`. `GraphModule.code` is not
+read: it compiles a module that torch left uncompiled (`_LazyGraphModule`).
 """
 
 from __future__ import annotations

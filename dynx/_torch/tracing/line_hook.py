@@ -14,10 +14,7 @@ Action = Callable[[Any], None]  # takes the translator
 
 
 def steps_of(code: CodeType) -> list[Step]:
-    """Return the instructions of a user's function as Dynamo traces them.
-
-    Torch: `bytecode_transformation.cleaned_instructions`.
-    """
+    """Return the instructions of a user's function as Dynamo traces them."""
     from torch._dynamo.bytecode_transformation import cleaned_instructions
 
     return [
@@ -26,10 +23,7 @@ def steps_of(code: CodeType) -> list[Step]:
 
 
 def original_code(code: CodeType) -> CodeType:
-    """Return the code object that the user wrote: for a resume function, that of the function it resumes.
-
-    Torch: `ContinueExecutionCache.generated_code_metadata`.
-    """
+    """Return the code object that the user wrote: for a resume function, that of the function it resumes."""
     from torch._dynamo.resume_execution import ContinueExecutionCache
 
     if code not in ContinueExecutionCache.generated_code_metadata:

@@ -262,7 +262,7 @@ def short_names(text: str, shape_env: Any) -> str:
     """Replace long symbol names of `dynx.symbols` in a text by their letter and the symbol's index in creation order: `s0`.
 
     Torch's own names, such as `s77`, are kept, so that they match TORCH_LOGS. Torch: `ShapeEnv.var_to_sources` has the symbols
-    in order of creation; alike in 2.11, 2.13 and 2.15.
+    in order of creation.
     """
     if shape_env is None or _LONG_NAME.search(text) is None:
         return text

@@ -14,7 +14,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 def why_not_traced(function: Any) -> str | None:
     """Return why torch's trace rules keep Dynamo from tracing the body of a function; None if they do not.
 
-    Torch: `trace_rules.lookup`, which returns the class of the symbolic variable of a function; alike in 2.11, 2.13 and 2.15.
+    Torch: `trace_rules.lookup`, which returns the class of the symbolic variable of a function.
     """
     from torch._dynamo import trace_rules
 
@@ -68,10 +68,7 @@ def is_compiled_callable(function: Any) -> bool:
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Return whether a code object has entries in torch's cache, which run without tracing the function again.
-
-    Torch: `eval_frame._debug_get_cache_entry_list`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return whether a code object has entries in torch's cache, which run without tracing the function again."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
     return bool(_debug_get_cache_entry_list(code))

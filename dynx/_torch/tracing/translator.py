@@ -1,6 +1,6 @@
 """Read the instruction that Dynamo is tracing, and the state of its symbolic frame.
 
-Torch: attributes of `InstructionTranslatorBase` (`tx`) and of its `OutputGraph`, alike in 2.11, 2.13 and 2.15.
+Torch: attributes of `InstructionTranslatorBase` (`tx`) and of its `OutputGraph`.
 """
 
 from __future__ import annotations
@@ -135,10 +135,7 @@ def can_break_here(tx: Any) -> bool:
 
 
 def has_nothing_to_compile(raised: BaseException) -> bool:
-    """Return whether an exception means that torch skips a frame because it contains no operations.
-
-    Torch: a `SkipFrame` with the text "No ops traced", alike in 2.11, 2.13 and 2.15.
-    """
+    """Return whether an exception means that torch skips a frame because it contains no operations."""
     return type(raised).__name__ == "SkipFrame" and "No ops traced" in str(raised)
 
 

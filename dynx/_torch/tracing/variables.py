@@ -85,10 +85,7 @@ def source_of(variable: Any) -> str | None:
 
 
 def example_of(variable: Any) -> Any | None:
-    """Return the fake tensor or symbolic number of a variable that is in the graph, else None.
-
-    Torch: `.proxy.node.meta["example_value"]`, the same in 2.11, 2.13 and 2.15.
-    """
+    """Return the fake tensor or symbolic number of a variable that is in the graph, else None."""
     variable = settled(variable)
     cls: Any = type(variable)
     if _is_lazy_class(cls):
