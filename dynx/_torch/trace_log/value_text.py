@@ -29,14 +29,7 @@ from dynx._torch.tracing.render import (
     show_value,
     shown_fields,
 )
-from dynx._torch.tracing.variables import (
-    cell_content,
-    class_may_hold_items,
-    example_of,
-    is_kind,
-    items_of,
-    untouched_value,
-)
+from dynx._torch.tracing.variables import cell_content, class_may_hold_items, example_of, is_kind, items_of, untouched_value
 
 # levels: what may change a text. FIXED: nothing; TENSOR: an operation on a tensor; ITEMS: also a mutation of a Python value;
 # OPEN: also torch realizing a lazy variable
