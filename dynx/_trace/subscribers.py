@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 from dynx._reading.safe_read import described
 from dynx._reading.user_location import call_site, first_line, owner_of_file, user_location
-from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
 from dynx._torch.compilation.frame import compile_call, ending, guards_of, is_compiled_itself, raises_at_break, user_name
@@ -168,7 +167,7 @@ def _notify_start(start: StartListener, compile_id: str, location: Location) -> 
 
 
 def _notify_end(scope: Scope, result: Any) -> None:
-    guards = guards_of_result(result)
+    guards = guards_of(result)
     end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.by_name())
     for on_end in tuple(end_listeners):
         try:

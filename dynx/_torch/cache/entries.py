@@ -42,12 +42,6 @@ def _age(entry: RawEntry) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", entry.compile_id))
 
 
-def guards_of_result(result: Any) -> Any | None:
-    """Return the `GuardManagerWrapper` in a result of `convert_frame._compile`; None if nothing was compiled."""
-    compiled = getattr(result, "guarded_code", None)
-    return None if compiled is None else compiled.guard_manager
-
-
 def compiled_codes() -> list[CodeType]:
     """Return all code objects that have cache entries. Torch: `convert_frame.input_codes`."""
     from torch._dynamo.convert_frame import input_codes

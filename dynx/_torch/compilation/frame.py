@@ -105,9 +105,10 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
     return Ending("failed", f"{type(raised).__name__}: {reason.rstrip(':')}{f': {detail[1] or detail[2]}' if detail else ''}")
 
 
-def guards_of(result: Any) -> Any:
-    """Return the guard manager in the result of `convert_frame._compile`, the same object as that of the cache entry."""
-    return result.guarded_code.guard_manager
+def guards_of(result: Any) -> Any | None:
+    """Return the `GuardManagerWrapper` in a result of `convert_frame._compile`; None if nothing was compiled."""
+    compiled = getattr(result, "guarded_code", None)
+    return None if compiled is None else compiled.guard_manager
 
 
 _DETAIL = re.compile(r"got (\w+(?:Error|Exception)\(.+)|^\s+Explanation: (Attribute .+)", re.M)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dynx._torch import hooks
-from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.capabilities import hook_point
-from dynx._torch.compilation.frame import compile_call
+from dynx._torch.compilation.frame import compile_call, guards_of
 from dynx._torch.hooks import After
 from dynx._torch.tracing.line_hook import original_code
 from dynx._trace.dispatch import trouble
@@ -29,7 +28,7 @@ def on_compiled(owner: CacheOwner, listener: Callable[[str, Any], None], *, what
             return None
 
         def after(result: Any, raised: BaseException | None) -> None:
-            guards = None if raised is not None else guards_of_result(result)
+            guards = None if raised is not None else guards_of(result)
             if guards is not None and owner.has(guards, call.code):
                 listener(call.id, guards)
 
