@@ -24,6 +24,7 @@ from dynx._torch.cache.profile_hook import free_profile_hook
 from dynx._torch.cache.quiescence import hold, register_reader
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.unwrap import code_of
+from dynx._torch.compilation.wrappers import cells_of
 
 
 class Compiled(NamedTuple):
@@ -71,16 +72,12 @@ class _Stop(BaseException):
 
 def compiled_parts(compiled: Any) -> Compiled | None:
     """Return the parts of a function that torch.compile returned; None for any other object, or if it wraps no Python code."""
-    cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True)) if _is_function(compiled) else {}
-    if "self" not in cells or "fn" not in cells or "callback" not in cells:
+    cells = cells_of(compiled)
+    if not {"self", "fn", "callback"} <= cells.keys():
         return None
     fn = cells["fn"].cell_contents
     code = code_of(fn)
     return None if code is None else Compiled(fn, code, cells["self"].cell_contents)
-
-
-def _is_function(value: Any) -> bool:
-    return isinstance(getattr(value, "__code__", None), CodeType)
 
 
 def look_up(

@@ -16,7 +16,7 @@ from typing import Any
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.backend_key import keyed_backend, torch_backend
 from dynx._torch.compilation.isolation import compiler, has_regions
-from dynx._torch.compilation.wrappers import is_module_call
+from dynx._torch.compilation.wrappers import cells_of, is_module_call
 from dynx.errors import DynxError
 
 _NO_LIMIT = 1 << 30
@@ -26,15 +26,13 @@ def backend_of(compiled: Any) -> Any | None:
     """Return the backend of a function that torch.compile returned; None for other functions."""
     from torch._dynamo.eval_frame import innermost_backend
 
-    code = getattr(compiled, "__code__", None)
-    cells = dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if code is not None else {}
+    cells = cells_of(compiled)
     return innermost_backend(cells["callback"].cell_contents) if "callback" in cells else None
 
 
 def is_fullgraph(compiled: Any) -> bool:
     """Return whether a function that torch.compile returned raises at graph breaks. Torch: `OptimizeContext.fullgraph`."""
-    code = getattr(compiled, "__code__", None)
-    cells = dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if code is not None else {}
+    cells = cells_of(compiled)
     return "self" in cells and bool(getattr(cells["self"].cell_contents, "fullgraph", False))
 
 
@@ -69,16 +67,7 @@ def compile_apart(
         fn = _with_code_of_its_own(fn)
     key = SimpleNamespace(value=object(), settings={}, isolation=object(), of_dynx=True)  # read as a `CacheKey`
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
-    unequal = keyed_backend(inner, key, lambda: key.value)
-    return compiler(
-        unequal,
-        fullgraph=fullgraph,
-        dynamic=None,
-        guard_filter_fn=None,
-        recompile_limit=None,
-        prepare=lambda context: None,
-        in_place=in_place,
-    )(fn)
+    return compiler(keyed_backend(inner, key, lambda: key.value), fullgraph=fullgraph, in_place=in_place)(fn)
 
 
 def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
