@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from dynx._torch.cache.entries import entries_of
 from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.entry_runs import free_profile_hook
 from dynx._torch.cache.pinned import pinned_of
-from dynx._torch.cache.profile_hook import free_profile_hook
 from dynx._torch.cache.quiescence import hold, register_reader
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.unwrap import code_of

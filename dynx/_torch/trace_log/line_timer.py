@@ -18,7 +18,7 @@ from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.cache.guard_failures import guard_source
 from dynx._torch.capabilities import hook_point
-from dynx._torch.trace_log.step_hook import StepHook
+from dynx._torch.trace_log.steps import StepHook
 from dynx._torch.tracing import translator
 from dynx._torch.tracing.stack import RawFrame
 
