@@ -8,11 +8,11 @@ from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.side_effects.contents import container_of, contents_of, is_iterator
+from dynx._torch.side_effects.contents import contents_of, is_iterator
 from dynx._torch.side_effects.log import EffectLog, Mutation, Tracked
 from dynx._torch.tracing.render import show, show_value
 from dynx._torch.tracing.stack import StackParts
-from dynx._torch.tracing.variables import is_kind, stored
+from dynx._torch.tracing.variables import container_of, is_kind, stored
 
 UNSET, DELETED = "<unset>", "<deleted>"
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dynx._torch.side_effects.bounded import BoundedDeque
-from dynx._torch.side_effects.contents import Contents, container_of, contents_of, is_same, is_update, size_of
+from dynx._torch.side_effects.contents import Contents, contents_of, is_same, is_update, size_of
 from dynx._torch.tracing.stack import StackParts, stack_parts
-from dynx._torch.tracing.variables import stored
+from dynx._torch.tracing.variables import container_of, stored
 
 _MAXLEN: Any = deque.__dict__["maxlen"]  # a subclass may override the attribute
 _ATTRIBUTE = "dynx_effect_log"  # an attribute of torch's `OutputGraph`; each attempt has its own

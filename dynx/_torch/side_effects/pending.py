@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dynx._torch.side_effects.contents import container_of
 from dynx._torch.side_effects.frame_effects import DELETED, RawEffect, before_of, is_new, name_of
 from dynx._torch.tracing.render import show, show_value
 from dynx._torch.tracing.stack import StackParts
-from dynx._torch.tracing.variables import is_kind
+from dynx._torch.tracing.variables import container_of, is_kind
 
 
 class Modified(NamedTuple):
