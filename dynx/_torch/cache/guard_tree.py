@@ -95,13 +95,6 @@ def is_tensor(node: RawNode) -> bool:
     return isinstance(node.cls, type) and issubclass(node.cls, Tensor) and not issubclass(node.cls, Parameter)
 
 
-def is_tensor_value(value: Any) -> bool:
-    """Return whether a Python value is a tensor, judged by its class only."""
-    from torch import Tensor
-
-    return issubclass(type(value), Tensor)
-
-
 def _type_name(manager: Any) -> str:
     cls = manager.get_type_of_guarded_value()
     return cls.__qualname__ if isinstance(cls, type) else ""
