@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 # keys of `compilation_time_metrics`
-_WHOLE = "_compile.compile_inner"
 _COMPILER = "OutputGraph.call_user_compiler"
 _AOT = "create_aot_dispatcher_function"
 _GUARDS = "build_guards"
@@ -20,7 +19,7 @@ class PhaseClock:
     __slots__ = ("_start",)
 
     def __init__(self) -> None:
-        self._start = {key: len(_times().get(key, ())) for key in (_WHOLE, _COMPILER, _AOT, _GUARDS, _INNER)}
+        self._start = {key: len(_times().get(key, ())) for key in (_COMPILER, _AOT, _GUARDS, _INNER)}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
         """Return the seconds that a compilation of `seconds` took in each of the phases trace, aot, backend and guards.
