@@ -20,6 +20,8 @@ from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import OptimizedPythonReferenceAnalysis
 
+from dynx._torch.tracing.translator import before_backend
+
 _ASSERTION = re.compile(r"^Runtime assertion failed for expression (?P<expr>.*) on node '")
 
 
@@ -215,20 +217,14 @@ def _changed_bounds(shape_env: Any, symbols: list[Any], before: dict[Any, Any]) 
 
 
 def _explain_assertions(tx: Any, expressions: set[str], message: str) -> None:
-    """Replace torch's text by `message` in the runtime assertions of these expressions, before the backend gets the graph.
+    """Replace torch's text by `message` in the runtime assertions of these expressions, before the backend gets the graph."""
 
-    Replaces `call_user_compiler` on this attempt's `OutputGraph` object, not on the class.
-    """
-    output = tx.output
-    compile_graph = output.call_user_compiler
-
-    def call_user_compiler(graph_module: Any, *args: Any, **kwargs: Any) -> Any:
+    def explain(graph_module: Any) -> None:
         for node in graph_module.graph.nodes:
             text = node.args[1] if "_assert_scalar" in str(node.target) and len(node.args) > 1 else None
             match = _ASSERTION.match(text) if isinstance(text, str) else None
             if match is not None and match["expr"] in expressions:
                 node.args = (node.args[0], f"{message}  [{match['expr']}]")
         graph_module.recompile()
-        return compile_graph(graph_module, *args, **kwargs)
 
-    output.call_user_compiler = call_user_compiler
+    before_backend(tx.output, explain)

@@ -103,20 +103,20 @@ def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
 
     def cleanup() -> None:
         if sys._getframe(2).f_code.co_name == "compile_and_call_fx_graph":
-            _before_backend(output, lambda: output.add_cleanup_hook(call))
+            before_backend(output, lambda gm: output.add_cleanup_hook(call))
         else:
             call()
 
     output.add_cleanup_hook(cleanup)
 
 
-def _before_backend(output: Any, call: Callable[[], None]) -> None:
-    """Call a function when an OutputGraph is about to call the backend."""
+def before_backend(output: Any, call: Callable[[Any], None]) -> None:
+    """Call a function with each graph that an OutputGraph is about to pass to the backend; replaces a method of that object."""
     compile_graph = output.call_user_compiler
 
-    def call_user_compiler(*args: Any, **kwargs: Any) -> Any:
-        call()
-        return compile_graph(*args, **kwargs)
+    def call_user_compiler(gm: Any, *args: Any, **kwargs: Any) -> Any:
+        call(gm)
+        return compile_graph(gm, *args, **kwargs)
 
     output.call_user_compiler = call_user_compiler
 
