@@ -39,11 +39,8 @@ def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: G
 
 def input_sources(gm: Any) -> list[str]:
     """Return the guard source of each input of a Dynamo graph, such as `L['x']`; an empty string if it has no source."""
-    sources = []
-    for node in gm.graph.find_nodes(op="placeholder"):
-        source = getattr(node.meta.get("grapharg"), "source", None)
-        sources.append("" if source is None else guard_source(source))
-    return sources
+    sources = (getattr(node.meta.get("grapharg"), "source", None) for node in gm.graph.find_nodes(op="placeholder"))
+    return ["" if source is None else guard_source(source) for source in sources]
 
 
 def graph_facts() -> GraphFacts:

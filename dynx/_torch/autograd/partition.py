@@ -49,13 +49,9 @@ def on_partition(callback: OnPartition) -> hooks.Wrapping:
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def inline(
-            forward: GraphModule, backward: GraphModule, outputs: int, metadata: Any, config: Any, static: Sequence[int]
-        ) -> Any:
-            partition = _partition(forward, backward, outputs, metadata, config, static)
-            if partition is not None and callback(partition):
-                return None
-            return original(forward, backward, outputs, metadata, config, static)
+        def inline(*args: Any) -> Any:
+            partition = _partition(*args)
+            return None if partition is not None and callback(partition) else original(*args)
 
         return inline
 
