@@ -36,15 +36,9 @@ def is_fullgraph(compiled: Any) -> bool:
     return "self" in cells and bool(getattr(cells["self"].cell_contents, "fullgraph", False))
 
 
-def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
-    """Compile a function through a new wrapper and a new backend object, for which torch has no cache entries yet.
-
-    Args:
-        fn: A function or module that is not compiled.
-        backend: The name of a backend, a backend function, or the result of `backend_of`.
-        fullgraph: As in torch.compile.
-    """
-    return compile_apart(_with_code_of_its_own(fn), backend, fullgraph=fullgraph)
+def compile_anew(fn: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+    """Compile a function as `compile_apart` does, but through a new wrapper, for which torch has no cache entries yet."""
+    return compile_apart(_with_code_of_its_own(fn), backend)
 
 
 def compile_apart(

@@ -31,8 +31,7 @@ def names_of_hooks() -> list[str]:
 def functions_of_custom_ops(is_wanted: Callable[[FunctionType], bool]) -> list[list[FunctionType]]:
     """Return the Python functions of each operator that `torch.library.custom_op` defined, including torch's own operators.
 
-    Args:
-        is_wanted: Takes the function that was passed to `custom_op`; operators for which it returns False are omitted.
+    `is_wanted` takes the function that was passed to `custom_op`; operators for which it returns False are omitted.
     """
     require("custom_ops")
     from torch._library.custom_ops import OPDEFS
