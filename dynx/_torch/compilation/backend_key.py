@@ -90,7 +90,7 @@ def _keyed_class(cls: Any) -> Any:
 
 def shared_key(backend: Any) -> Hashable | None:
     """Return the value of a keyed backend's cache key if functions may share the backend; None if `key_now()` ever differed."""
-    key: Hashable = backend.dynx_key.value
+    key = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 
 

@@ -47,18 +47,14 @@ def choose_sizes(choose: Callable[[Traced], Graph | None]) -> Wrapping:
                 return known
             trace, sizes = last
             if trace() is not tx.output:
-                sizes = _by_source(choose(_traced(tx.output)))
+                root = tx.output.root_tx
+                sizes = _by_source(choose(Traced(key_of(root), tx.output.local_scope, root.f_globals)))
                 last = ref(tx.output), sizes
             return _with_sizes(known, entry, sizes[name]) if name in sizes else known
 
         return update_automatic_dynamic
 
     return wrap(hook_point("dynamic_update"), make)
-
-
-def _traced(output: Any) -> Traced:
-    root = output.root_tx
-    return Traced(key_of(root), output.local_scope, root.f_globals)
 
 
 def _by_source(graph: Graph | None) -> _Sizes:

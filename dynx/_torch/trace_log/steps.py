@@ -99,8 +99,7 @@ def break_errors() -> tuple[type[BaseException], ...]:
 
 def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
     """Return the error in the arguments of `log_graph_break`, which torch calls for an error that `step` does not raise."""
-    error: BaseException = kwargs["exc"] if "exc" in kwargs else args[3]
-    return error
+    return kwargs["exc"] if "exc" in kwargs else args[3]
 
 
 def is_new(error: BaseException, watcher: Any) -> bool:
@@ -113,5 +112,4 @@ def is_new(error: BaseException, watcher: Any) -> bool:
 
 
 def _watchers_of(error: BaseException) -> list[Any]:
-    watchers: list[Any] = error.__dict__.setdefault("_dynx_seen", [])  # stored on the error itself
-    return watchers
+    return error.__dict__.setdefault("_dynx_seen", [])  # stored on the error itself

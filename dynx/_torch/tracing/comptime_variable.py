@@ -37,9 +37,7 @@ def constant(value: Any) -> Any:
 
 def sequence(kind: type, items: list[Any]) -> Any:
     """Return the `VariableTracker` of a list or tuple whose items are symbolic variables."""
-    if kind is tuple:
-        return TupleVariable(items)
-    return ListVariable(items, mutation_type=ValueMutationNew())
+    return TupleVariable(items) if kind is tuple else ListVariable(items, mutation_type=ValueMutationNew())
 
 
 def is_literal(value: Any) -> bool:

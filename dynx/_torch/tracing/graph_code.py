@@ -43,13 +43,8 @@ def code_lines(graph: Any, shape_env: Any = None) -> list[RawCodeLine]:
     If the graph's `ShapeEnv` is given, long names of symbols are shortened by `short_names`.
     """
     stacks = {node.name: node.stack_trace for node in graph.nodes}
-    lines = str(graph.python_code("self").src).strip().splitlines()
-    return [RawCodeLine(short_names(line, shape_env), _stack(stacks.get(_assigned(line)))) for line in lines]
-
-
-def _assigned(line: str) -> str:
-    match = _ASSIGNED.match(line)
-    return match[1] if match else ""
+    lines = ((line, _ASSIGNED.match(line)) for line in str(graph.python_code("self").src).strip().splitlines())
+    return [RawCodeLine(short_names(line, shape_env), _stack(stacks.get(name[1]) if name else None)) for line, name in lines]
 
 
 def _stack(text: str | None) -> tuple[RawFrame, ...]:

@@ -54,12 +54,8 @@ def resumes_at(tx: Any) -> int | None:
     if not tx.f_code.co_name.startswith("torch_dynamo_resume_in_"):
         return None
     prologue = [index for index, inst in enumerate(tx.instructions) if inst.argval == "__is_tracing_resume_prologue"]
-    jump = (
-        next((inst for inst in tx.instructions[prologue[-1] + 1 :] if inst.opname.startswith("JUMP")), None)
-        if prologue
-        else None
-    )
-    return int(tx.indexof[jump.target]) if jump is not None else None
+    behind = tx.instructions[prologue[-1] + 1 :] if prologue else ()
+    return next((int(tx.indexof[inst.target]) for inst in behind if inst.opname.startswith("JUMP")), None)
 
 
 def at_instructions(tx: Any, actions: Mapping[int, Sequence[Action]]) -> None:

@@ -51,8 +51,7 @@ def not_traced(function: Call) -> Call:
     """Wrap a function so that Dynamo does not trace it: compiled code that calls it breaks the graph and runs it eagerly."""
     import torch
 
-    disabled: Call = torch.compiler.disable(function)
-    return disabled
+    return torch.compiler.disable(function)
 
 
 def is_disabled(function: Any) -> bool:
