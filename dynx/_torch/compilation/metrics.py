@@ -117,8 +117,7 @@ def seconds_of(compile_id: str) -> float | None:
     """Return the wall time of a compilation in seconds; None if it is not one of the last 64, whose metrics torch keeps."""
     import torch._dynamo.utils as utils
 
-    for metrics in reversed(utils._compilation_metrics):
-        if getattr(metrics, "compile_id", None) == compile_id:
-            seconds = getattr(metrics, "entire_frame_compile_time_s", None)
-            return None if seconds is None else float(seconds)
-    return None
+    newest_first = reversed(utils._compilation_metrics)
+    found = next((metrics for metrics in newest_first if getattr(metrics, "compile_id", None) == compile_id), None)
+    seconds = getattr(found, "entire_frame_compile_time_s", None)
+    return None if seconds is None else float(seconds)

@@ -67,8 +67,7 @@ def known_size(size: Any) -> int:
 def holds(condition: Any) -> bool:
     """Return whether a comparison of sizes is true; add a guard if this is not statically known.
 
-    Return False if it has unbacked symbols and is not statically known. Torch: `statically_known_true` and
-    `free_unbacked_symbols`.
+    Return False if it has unbacked symbols and is not statically known.
     """
     if isinstance(condition, bool):
         return condition

@@ -22,9 +22,7 @@ def why_not_traced(function: Any) -> str | None:
     name = variable_class.__name__ if variable_class is not None else ""
     if "InGraph" in name:
         return "Dynamo puts its calls into the graph"
-    if "Skip" in name:
-        return "torch's trace rules skip it"
-    return None
+    return "torch's trace rules skip it" if "Skip" in name else None
 
 
 def why_never_traced(function: FunctionType) -> str | None:

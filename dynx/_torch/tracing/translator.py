@@ -74,9 +74,8 @@ def in_subgraph(tx: Any) -> bool:
     from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
     output = tx.output
-    if output.current_tracer is not output.root_tracer:
-        return True
-    return len(retrieve_all_functorch_interpreters()) > len(output.functorch_layers)
+    has_transform = len(retrieve_all_functorch_interpreters()) > len(output.functorch_layers)
+    return output.current_tracer is not output.root_tracer or has_transform
 
 
 def disassembly(tx: Any) -> str:
