@@ -15,18 +15,13 @@ from dynx._torch.hook_points import HOOK_POINTS, TOOL_POINTS
 from dynx._torch.hooks import HookPoint, owner_of, parameters_of
 from dynx.errors import UnsupportedTorch
 
-__all__ = [
-    "ATTRIBUTES",
-    "HOOK_POINTS",
-    "TOOL_POINTS",
-    "Capability",
-    "capabilities",
-    "capability",
-    "hook_point",
-    "require",
-]
+__all__ = ["ATTRIBUTES", "HOOK_POINTS", "TOOL_POINTS", "Capability", "capabilities", "capability", "hook_point", "require"]
 
 State = Literal["ok", "changed", "missing"]
+
+_MODES = "torch.utils._python_dispatch"
+_FOR_BACKWARD = "tensors that a backward pass still needs, in dynx.cudagraphs"
+_NOT_ON_DISK = "why a graph was not found in the caches on disk"
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "phase_times": ("torch._dynamo.utils:compilation_time_metrics", "the compile time by phase"),
@@ -125,24 +120,15 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "allocate_on_cuda": ("torch._C._dynamo.guards:_empty_strided_cuda", "results of CUDA graphs"),
     "dict_versions": ("torch._C._dynamo.guards:RootGuardManager.add_dict_version_guard", "cudagraphs.fast_path"),
     "saved_count": ("torch._inductor.utils:count_tangents", "tensors that a forward graph saved, in dynx.cudagraphs"),
-    "weak_tensor": ("torch._C:_WeakTensorRef", "tensors that a backward pass still needs, in dynx.cudagraphs"),
-    "storage_from_pointer": (
-        "torch:UntypedStorage._new_with_weak_ptr",
-        "tensors that a backward pass still needs, in dynx.cudagraphs",
-    ),
-    "negative_view": ("torch:_neg_view", "tensors that a backward pass still needs, in dynx.cudagraphs"),
+    "weak_tensor": ("torch._C:_WeakTensorRef", _FOR_BACKWARD),
+    "storage_from_pointer": ("torch:UntypedStorage._new_with_weak_ptr", _FOR_BACKWARD),
+    "negative_view": ("torch:_neg_view", _FOR_BACKWARD),
     "foreach_copy": ("torch:_foreach_copy_", "copies of inputs, in dynx.cudagraphs"),
     "foreach_add": ("torch:_foreach_add_", "gradients, in dynx.cudagraphs"),
     "foreach_zero": ("torch:_foreach_zero_", "gradients, in dynx.cudagraphs"),
     "foreach_mul": ("torch:_foreach_mul", "copies of gradients, in dynx.cudagraphs"),
-    "without_modes": (
-        "torch.utils._python_dispatch:_disable_current_modes",
-        "dynx.saved: constants of a graph while torch traces",
-    ),
-    "statically_true": (
-        "torch.fx.experimental.symbolic_shapes:statically_known_true",
-        "dynx.saved: bounds of unbacked sizes",
-    ),
+    "without_modes": (f"{_MODES}:_disable_current_modes", "dynx.saved: constants of a graph while torch traces"),
+    "statically_true": ("torch.fx.experimental.symbolic_shapes:statically_known_true", "dynx.saved: bounds of unbacked sizes"),
     "saved_tensor_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "saved-tensor hooks, in dynx.cudagraphs"),
     "saved_hooks_enabled": ("torch._C._autograd:_saved_tensors_hooks_is_enabled", "saved-tensor hooks, in dynx.cudagraphs"),
     "trace_hook": ("torch._functorch._aot_autograd.graph_compile:prepare_hook_gm", "dynx.saved: codecs in compiled graphs"),
@@ -174,16 +160,10 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "maybe_mark_dynamic": ("torch._dynamo:maybe_mark_dynamic", "dynx run --try"),
     "skipped_files": ("torch._dynamo.trace_rules:check", "dynx.would_recompile of code that torch skips"),
     "disable_config": ("torch._dynamo.config:disable", "dynx.would_recompile where torch compiles nothing"),
-    "modes_inlined": (
-        "torch._dynamo.config:inline_torch_dispatch_torch_compile",
-        "dynx.would_recompile under dispatch modes",
-    ),
-    "mode_stack": ("torch.utils._python_dispatch:_get_current_dispatch_mode_stack", "why nothing was compiled under a mode"),
-    "modes_on_stack": ("torch.utils._python_dispatch:any_torch_dispatch_mode_on_stack", "dynx.would_recompile under modes"),
-    "any_mode": (
-        "torch.utils._python_dispatch:is_in_any_mode_without_ignore_compile_internals",
-        "dynx.would_recompile under dispatch modes",
-    ),
+    "modes_inlined": ("torch._dynamo.config:inline_torch_dispatch_torch_compile", "dynx.would_recompile under dispatch modes"),
+    "mode_stack": (f"{_MODES}:_get_current_dispatch_mode_stack", "why nothing was compiled under a mode"),
+    "modes_on_stack": (f"{_MODES}:any_torch_dispatch_mode_on_stack", "dynx.would_recompile under modes"),
+    "any_mode": (f"{_MODES}:is_in_any_mode_without_ignore_compile_internals", "dynx.would_recompile under dispatch modes"),
     "cache_size": ("torch._dynamo.cache_size:compute_cache_size", "whether another compilation would exceed a limit"),
     "guard_fail_reason": ("torch._dynamo.guards:get_guard_fail_reason_helper", "why a cache entry does not fit a call"),
     "resume_codes": ("torch._dynamo.resume_execution:ContinueExecutionCache.cache", "guards of resume functions"),
@@ -201,8 +181,8 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "profiling": ("torch.autograd.profiler:_is_profiler_enabled", "names of CUDA graphs in profiler traces"),
     "custom_ops": ("torch._library.custom_ops:OPDEFS", "dynx.check"),
     "active_modes": ("torch.overrides:_get_current_function_mode_stack", "dynx.check"),
-    "dispatch_modes": ("torch.utils._python_dispatch:_get_current_dispatch_mode_stack", "dynx.check"),
-    "disabled_modes": ("torch.utils._python_dispatch:_disable_current_modes", "dynx.check"),
+    "dispatch_modes": (f"{_MODES}:_get_current_dispatch_mode_stack", "dynx.check"),
+    "disabled_modes": (f"{_MODES}:_disable_current_modes", "dynx.check"),
     "disabled_functions": ("torch._C:DisableTorchFunction", "dynx.check"),
     "global_names": ("torch._dynamo.utils:CleanupManager.instance", "dynx.check"),
     "deleted_guards": ("torch._dynamo.guards:DeletedGuardManagerWrapper", "guards.evict"),
@@ -223,13 +203,10 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "profile_stride": ("torch._dynamo.pgo:InferStride", "profiles of dynamic sizes"),
     "profile_dynamic": ("torch._dynamo.pgo:auto_dynamic", "profiles of dynamic sizes"),
     "profile_unset": ("torch._dynamo.pgo:auto_unset", "profiles of dynamic sizes"),
-    "key_details": ("torch._inductor.codecache:FxGraphHashDetails", "why a graph was not found in the caches on disk"),
-    "tensor_metadata": (
-        "torch._inductor.codecache:extract_tensor_metadata_for_cache_key",
-        "why a graph was not found in the caches on disk",
-    ),
-    "cache_directory": ("torch._inductor.runtime.runtime_utils:cache_dir", "why a graph was not found in the caches on disk"),
-    "fake_tensor": ("torch._subclasses.fake_tensor:FakeTensor", "why a graph was not found in the caches on disk"),
+    "key_details": ("torch._inductor.codecache:FxGraphHashDetails", _NOT_ON_DISK),
+    "tensor_metadata": ("torch._inductor.codecache:extract_tensor_metadata_for_cache_key", _NOT_ON_DISK),
+    "cache_directory": ("torch._inductor.runtime.runtime_utils:cache_dir", _NOT_ON_DISK),
+    "fake_tensor": ("torch._subclasses.fake_tensor:FakeTensor", _NOT_ON_DISK),
     "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 

@@ -90,10 +90,7 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         purpose="side effects: the contents of containers before they are mutated",
     ),
     HookPoint(
-        "effect_create",
-        f"{_SIDE_EFFECTS}.track_object_new",
-        ("self",),
-        purpose="side effects: the lines that create objects",
+        "effect_create", f"{_SIDE_EFFECTS}.track_object_new", ("self",), purpose="side effects: the lines that create objects"
     ),
     HookPoint(
         "effect_create_object",
@@ -101,12 +98,7 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         ("self",),
         purpose="side effects: the lines that create objects",
     ),
-    HookPoint(
-        "effect_mutation",
-        f"{_SIDE_EFFECTS}.mutation",
-        ("self", "var"),
-        purpose="side effects: mutations of containers",
-    ),
+    HookPoint("effect_mutation", f"{_SIDE_EFFECTS}.mutation", ("self", "var"), purpose="side effects: mutations of containers"),
     HookPoint(
         "effect_attribute",
         f"{_SIDE_EFFECTS}.store_attr",

@@ -318,11 +318,9 @@ def _function_in(definition: Any, point: HookPoint) -> Callable[..., Any]:
 
 def _binding(owner: Any, definition: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator, such as `classmethod`, that makes a function bind its first argument as `definition` does."""
-    if not isinstance(owner, type):
-        return lambda function: function
-    if isinstance(definition, (classmethod, ClassMethodDescriptorType)):
+    if isinstance(owner, type) and isinstance(definition, (classmethod, ClassMethodDescriptorType)):
         return classmethod
-    if isinstance(definition, staticmethod) or not hasattr(type(definition), "__get__"):
+    if isinstance(owner, type) and (isinstance(definition, staticmethod) or not hasattr(type(definition), "__get__")):
         return staticmethod  # a built-in function or a callable object binds nothing
     return lambda function: function
 
@@ -412,7 +410,6 @@ def _finish(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _takes_only_self(owner: Any, function: Callable[..., Any], bind: Callable[..., Any]) -> bool:
-    """Return whether a function is a method without other parameters than `self`."""
     if not isinstance(owner, type) or bind in (staticmethod, classmethod):
         return False
     try:

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 from dynx._reading.safe_read import described
 from dynx._reading.user_location import call_site, owner_of_file
-from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
 from dynx._torch.compilation.frame import compile_call, ending, guards_of, is_compiled_itself, raises_at_break, user_name
@@ -142,7 +141,7 @@ def _add_facts(key: CompileKey, facts: EntryFacts) -> None:
 
 
 def _notify_end(on_ends: Sequence[EndListener], scope: Scope, result: Any) -> None:
-    guards = guards_of_result(result)
+    guards = guards_of(result)
     end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.by_name())
     for on_end in on_ends:
         notify("guards and graph code", on_end, end)

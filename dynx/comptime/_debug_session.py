@@ -12,8 +12,7 @@ from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
 from dynx._torch.compilation.anew import compile_apart
 from dynx._torch.trace_log.log import Recorder
-from dynx._torch.trace_log.step_hook import StepHook
-from dynx._torch.trace_log.steps import break_errors, is_new, logged_error
+from dynx._torch.trace_log.steps import StepHook, break_errors, is_new, logged_error
 from dynx._torch.tracing import trace_rules, translator
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.dispatch import trouble

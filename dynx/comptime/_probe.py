@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from dynx._handle import Handle
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import subscribe
-from dynx._torch.trace_log.step_hook import room_for_frames
+from dynx._torch.trace_log.steps import room_for_frames
 from dynx._torch.tracing import line_hook, trace_rules, translator
 from dynx._trace.dispatch import trouble
 from dynx.comptime import _output

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dynx._handle import Handle
 from dynx._reading.user_location import user_stacklevel
 from dynx._torch.shapes.closure_hash import stabilize
-from dynx._torch.shapes.code_state import RawCodeId, has_compiled, seed_state
+from dynx._torch.shapes.code_state import RawCodeId, read_state, seed_state
 from dynx._torch.shapes.known_sizes import Begun, CodeKey, begun, code_key
 from dynx._torch.shapes.size_choice import choose_sizes
 from dynx.errors import DynxWarning, UsageError
@@ -105,7 +105,7 @@ def notice(found: Sequence[FrameMatch]) -> str | None:
 
 
 def _require_no_compilation() -> None:
-    if has_compiled():
+    if read_state():  # torch has compiled a function, or loaded a profile
         raise UsageError(
             "torch has already compiled functions, so it is too late to apply a profile\n"
             "  apply the profile before the first call of a compiled function, or call torch._dynamo.reset() before"

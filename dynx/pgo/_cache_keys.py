@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dynx._bytecode.functions import function_at, functions_in
 from dynx._handle import Handle
-from dynx._torch.shapes.cache_key import KeyListener, RawKey
+from dynx._torch.shapes.cache_key import RawKey, watch_keys
 from dynx._torch.shapes.known_sizes import profile_names
 from dynx._torch.shapes.symbol_facts import is_fixed
 from dynx._trace.compile_details import code_records
@@ -26,9 +26,9 @@ class CacheKeys(Handle):
         self._places: dict[str, Location] = {}  # by compile id; a backward graph is compiled after its compilation has ended
         self._settings: set[str] = set()
         self._has_graph: set[tuple[int, str]] = set()
-        self._listener: KeyListener | None = None
+        self._listener: Handle | None = None
         try:
-            self._listener = KeyListener(self._note, lambda hook, error: emit(_trouble(error)))
+            self._listener = watch_keys(self._note, lambda hook, error: emit(_trouble(error)))
         except UnsupportedTorch as error:
             record(_trouble(error))  # not through the bus, which may have no listener yet
 

@@ -11,7 +11,7 @@ import torch
 from support.configs import config_for
 
 from dynx import cudagraphs
-from dynx._torch.ops.storage_guard import storage_guard
+from dynx._torch.ops.liveness import storage_guard
 
 if storage_guard() is None:
     pytest.skip("this build of torch cannot mark memory as overwritten", allow_module_level=True)

@@ -22,7 +22,6 @@ EXCEPTIONS = {
     ("_torch/tracing/line_hook.py", "dispatch_table"): "shadows the class's table on one InstructionTranslator",
     ("_torch/tracing/line_hook.py", "instruction_pointer"): "moves one InstructionTranslator",
     ("_torch/tracing/line_hook.py", "positions"): "of an instruction that dynx creates",
-    ("_torch/tracing/shape_facts.py", "call_user_compiler"): "shadows the method on one OutputGraph",
     ("_torch/tracing/translator.py", "call_user_compiler"): "shadows the method on one OutputGraph",
     ("_torch/tracing/shape_facts.py", "args"): "of an assertion node in one graph",
     ("_torch/tracing/translator.py", "name"): "of a copy of a stack entry",

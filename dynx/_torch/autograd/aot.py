@@ -1,6 +1,6 @@
 """Run AOTAutograd with dynx's graph compilers, and read its metadata of the graph that is being compiled.
 
-Torch: `aot_autograd` and `TracingContext.fw_metadata`, alike in 2.11, 2.13 and 2.15.
+Torch: `aot_autograd` and `TracingContext.fw_metadata`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,9 @@ def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: G
 
 
 def input_sources(gm: Any) -> list[str]:
-    """Return the guard source of each input of a Dynamo graph, such as `L['x']`; an empty string if it has no source.
-
-    Torch: `meta["grapharg"].source` of a placeholder, alike in 2.11, 2.13 and 2.15.
-    """
-    sources = []
-    for node in gm.graph.find_nodes(op="placeholder"):
-        source = getattr(node.meta.get("grapharg"), "source", None)
-        sources.append("" if source is None else guard_source(source))
-    return sources
+    """Return the guard source of each input of a Dynamo graph, such as `L['x']`; an empty string if it has no source."""
+    sources = (getattr(node.meta.get("grapharg"), "source", None) for node in gm.graph.find_nodes(op="placeholder"))
+    return ["" if source is None else guard_source(source) for source in sources]
 
 
 def graph_facts() -> GraphFacts:
@@ -90,9 +84,6 @@ def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 
 def static_inputs(gm: Any) -> list[int]:
-    """Return the indices of the inputs of a Dynamo graph that are parameters or buffers.
-
-    Torch: `meta["tensor_dict"]["_dynamo_static_input_type"]` of a placeholder, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the indices of the inputs of a Dynamo graph that are parameters or buffers."""
     nodes = gm.graph.find_nodes(op="placeholder")
     return [index for index, node in enumerate(nodes) if node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")]

@@ -1,8 +1,7 @@
 """Properties of optimizers, gradient scalers and hooks that decide whether a training step can be captured in a CUDA graph.
 
 Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, the global step
-hooks in `torch.optim.optimizer`, `GradScaler` in `torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13 and
-2.15.
+hooks in `torch.optim.optimizer`, `GradScaler` in `torch/amp/grad_scaler.py`, and the hooks of tensors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compile graphs with inductor, as a whole or in parts, and let a callback choose the callable that runs each graph.
 
-Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15. `compile_fx_inner` reads two
-entries in the meta of a graph's output node: the indices `user_visible_output_idxs` of the outputs whose strides it must keep,
-and the strides, `original_output_strides`.
+Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`. `compile_fx_inner` reads two entries in the meta of a graph's
+output node: the indices `user_visible_output_idxs` of the outputs whose strides it must keep, and the strides,
+`original_output_strides`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point, require
+from dynx._torch.compilation.anew import without_autograd_cache
 
 Compiled = Callable[[list[Any]], Any]
 
@@ -44,13 +45,12 @@ def keeping_saved_tensors() -> Iterator[None]:
     of autograd, where it still has its default, and then raises for `retain_graph=True` (2.11, 2.13 and 2.15). The cache keys
     of AOTAutograd and inductor do not show whether a graph may reuse the memory, so both caches are disabled in this context.
     """
-    from torch._functorch import config as functorch_config
     from torch._inductor import config as inductor_config
 
     with (
         _lock,
         hooks.replace(hook_point("donated_buffers"), _no_buffers),
-        functorch_config.patch(enable_autograd_cache=False),
+        without_autograd_cache(),
         inductor_config.patch(fx_graph_cache=False),
     ):
         yield
@@ -66,32 +66,24 @@ def with_inductor(choose_call: ChooseCall) -> Callable[[Any, Sequence[Any]], Any
     `choose_call(kind, gm, example_inputs)` is called before a graph is compiled. It returns a function that takes a `Compiler`
     and returns the callable that runs the graph.
     """
-
     require("compile_fx", "compile_fx_inner", "autograd_config")
 
-    def compile_with_inductor(gm: Any, example_inputs: Sequence[Any]) -> Any:
-        from torch._functorch import config as functorch_config
-        from torch._inductor.compile_fx import compile_fx
-
-        # the cache of AOTAutograd would return compiled graphs without calling `choose_call`; the cache of inductor is used
-        with functorch_config.patch(enable_autograd_cache=False):
-            return compile_fx(
-                gm, example_inputs, inner_compile=_inner(choose_call), config_patches={"triton.cudagraphs": False}
-            )
-
-    return compile_with_inductor
-
-
-def _inner(choose_call: ChooseCall) -> Callable[..., Any]:
-    from torch._inductor.compile_fx import compile_fx_inner
-
     def inner_compile(gm: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
+        from torch._inductor.compile_fx import compile_fx_inner
+
         kind = "backward" if options.get("is_backward") else "inference" if options.get("is_inference") else "forward"
         make = choose_call(kind, gm, example_inputs)  # type: ignore[arg-type]
         whole = partial(compile_fx_inner, gm, example_inputs, **options)
         return make(Compiler(whole, partial(_compile_part, options)))
 
-    return inner_compile
+    def compile_with_inductor(gm: Any, example_inputs: Sequence[Any]) -> Any:
+        from torch._inductor.compile_fx import compile_fx
+
+        # the cache of AOTAutograd would return compiled graphs without calling `choose_call`; the cache of inductor is used
+        with without_autograd_cache():
+            return compile_fx(gm, example_inputs, inner_compile=inner_compile, config_patches={"triton.cudagraphs": False})
+
+    return compile_with_inductor
 
 
 _OPTIONS_OF_PARTS = "is_backward", "is_inference", "graph_id", "cudagraphs", "boxed_forward_device_index"

@@ -1,9 +1,9 @@
 """Read and edit the forward and backward graph of a compilation, after AOTAutograd's partitioner and before the compilers.
 
 Torch: `maybe_inline_graph_saved_tensors_hooks`, which inlines saved-tensor hooks that are GraphModules, and `prepare_hook_gm`,
-which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`; alike in 2.11, 2.13 and 2.15. Torch
-inlines hooks only for the tensors that `saved_tensors_hooks_filtering_mode` selects. The default, "donated", selects donated
-buffers: there are none under `inductor.keeping_saved_tensors`, and none among the tensors that activation checkpointing saves.
+which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`. Torch inlines hooks only for the tensors
+that `saved_tensors_hooks_filtering_mode` selects. The default, "donated", selects donated buffers: there are none under
+`inductor.keeping_saved_tensors`, and none among the tensors that activation checkpointing saves.
 """
 
 from __future__ import annotations
@@ -49,13 +49,9 @@ def on_partition(callback: OnPartition) -> hooks.Wrapping:
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def inline(
-            forward: GraphModule, backward: GraphModule, outputs: int, metadata: Any, config: Any, static: Sequence[int]
-        ) -> Any:
-            partition = _partition(forward, backward, outputs, metadata, config, static)
-            if partition is not None and callback(partition):
-                return None
-            return original(forward, backward, outputs, metadata, config, static)
+        def inline(*args: Any) -> Any:
+            partition = _partition(*args)
+            return None if partition is not None and callback(partition) else original(*args)
 
         return inline
 
@@ -111,10 +107,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 def only_element(constant: torch.Tensor) -> float | None:
-    """Return the element of a one-element floating-point constant of a graph, even while torch traces; None for other tensors.
-
-    Torch: `_disable_current_modes`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the element of a one-element floating-point constant, even while torch traces; None for other tensors."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     if is_fake(constant) or constant.numel() != 1 or not constant.dtype.is_floating_point:

@@ -1,7 +1,7 @@
 """Saved-tensor hooks of the current thread: whether some are active, and which of them Dynamo sees.
 
 Torch: `_top_saved_tensors_default_hooks` and `_saved_tensors_hooks_is_enabled` of `torch._C._autograd`, and
-`DisabledSavedTensorsHooksVariable`, alike in 2.11, 2.13 and 2.15.
+`DisabledSavedTensorsHooksVariable`.
 """
 
 from __future__ import annotations
@@ -54,11 +54,8 @@ def _is_read_by_dynamo() -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "top_saved_tensors_hooks":
         frame = frame.f_back
-    return frame is not None and frame.f_back is not None and _module_of(frame.f_back).startswith("torch._dynamo.")
-
-
-def _module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+    caller = None if frame is None else frame.f_back
+    return caller is not None and str(caller.f_globals.get("__name__", "")).startswith("torch._dynamo.")
 
 
 def refuse_transforms(is_ours: IsOurs, error: Callable[[], DynxError]) -> hooks.Wrapping:

@@ -1,6 +1,6 @@
 """Transforms of `torch.func` (vmap, grad, jvp) and forward-mode AD: whether any is active on this thread.
 
-Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_ad._current_level`, alike in 2.11, 2.13 and 2.15.
+Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_ad._current_level`.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
     The time of this tree shows the cost of dict tags without marking a tree that is in use.
     """
     require("root_guards", "guard_manager_kinds", "dispatch_keys")
-    from torch import Tensor
+    from torch import _C, Tensor
     from torch._C._dynamo.guards import RootGuardManager
     from torch._dynamo.guards import GuardManagerType
     from torch.nn import Module
@@ -68,18 +68,13 @@ def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
         at_dict = at_module.get_generic_dict_manager(f"{source}.__dict__", attributes, kind)
         for key, value in attributes.items():
             if key.startswith("dynx"):
-                at_value = at_dict.dict_getitem_manager(key, f"{source}.{key}", value, kind)
+                path = f"{source}.{key}"
+                at_value = at_dict.dict_getitem_manager(key, path, value, kind)
                 if isinstance(value, Tensor):
-                    _add_tensor(at_value, value, f"{source}.{key}")
+                    sizes, strides, keys = list(value.size()), list(value.stride()), _C._dispatch_keys(value)
+                    at_value.add_tensor_match_guard(value, sizes, strides, path, [path], None, type(value), keys)
                 at_value.mark_tag_safe()
         at_dict.mark_tag_safe()
         at_module.mark_tag_safe()
         at_module.mark_tag_safe_root()
     return root, locals
-
-
-def _add_tensor(manager: Any, tensor: Any, name: str) -> None:
-    from torch import _C
-
-    keys = _C._dispatch_keys(tensor)
-    manager.add_tensor_match_guard(tensor, list(tensor.size()), list(tensor.stride()), name, [name], None, type(tensor), keys)

@@ -1,8 +1,7 @@
 """Read the entries of Dynamo's cache of compiled code.
 
 Torch: `eval_frame._debug_get_cache_entry_list` returns objects that do not keep the C++ entry alive, so dynx does not store
-them. It stores the `GuardManagerWrapper` of an entry, whose `cache_entry` torch clears when the entry is removed. Alike in
-2.11, 2.13 and 2.15.
+them. It stores the `GuardManagerWrapper` of an entry, whose `cache_entry` torch clears when the entry is removed.
 """
 
 from __future__ import annotations
@@ -41,12 +40,6 @@ def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:
 
 def _age(entry: RawEntry) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", entry.compile_id))
-
-
-def guards_of_result(result: Any) -> Any | None:
-    """Return the `GuardManagerWrapper` in a result of `convert_frame._compile`; None if nothing was compiled."""
-    compiled = getattr(result, "guarded_code", None)
-    return None if compiled is None else compiled.guard_manager
 
 
 def compiled_codes() -> list[CodeType]:

@@ -5,12 +5,12 @@ Torch runs an entry as a frame with the compiled code and the function's locals;
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.entry import RawEntry
-from dynx._torch.cache.profile_hook import free_profile_hook
 from dynx._torch.capabilities import require
 
 
@@ -55,3 +55,12 @@ def frames_run(
     finally:
         put(before)
     return runs
+
+
+def free_profile_hook() -> tuple[Any, Any]:
+    """Return the getter and setter of Python's profile function, or those of its trace function if a profiler is running.
+
+    The hook of a running profiler is not replaced, because one that is written in C, such as cProfile, cannot be restored from
+    Python.
+    """
+    return (sys.getprofile, sys.setprofile) if sys.getprofile() is None else (sys.gettrace, sys.settrace)

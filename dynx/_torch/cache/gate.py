@@ -6,7 +6,7 @@ calls of compiled code that they make in turn. While the gate is open, nothing o
 
 Torch: `eval_frame._maybe_set_eval_frame`, with which the function around compiled code sets Dynamo's callback when a call
 begins, and the previous callback when it ends. Dynamo is off when this function is called, and does not trace the code of the
-hook. Alike in 2.11, 2.13 and 2.15.
+hook.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ _openings = 0  # how often the gate was opened
 def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
     """Close the gate: hold the calls of compiled code that other threads begin inside this context.
 
-    Args:
-        readers: Returns the code objects of the functions that read the cache; a call inside of such a function is not held.
+    `readers` returns the code objects of the functions that read the cache; a call inside of such a function is not held.
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -66,9 +65,10 @@ def wait(readers: frozenset[CodeType]) -> None:
 
     Functions that read the cache call this first; `readers` are the code objects of these functions.
     """
-    if not _closed_by or threading.get_ident() in _closed_by or _readers_in_stack(readers) > 1:
+    if not _closed_by or threading.get_ident() in _closed_by:
         return
-    dynx_holds_this_call()
+    if sum(frame.f_code in readers for frame, _ in traceback.walk_stack(sys._getframe())) <= 1:
+        dynx_holds_this_call()
 
 
 def dynx_holds_this_call() -> None:
@@ -76,10 +76,6 @@ def dynx_holds_this_call() -> None:
     with _opened:
         before = _openings
         _opened.wait_for(lambda: not _closed_by or _openings != before, timeout=_LONGEST)
-
-
-def _readers_in_stack(readers: frozenset[CodeType]) -> int:
-    return sum(frame.f_code in readers for frame, _ in traceback.walk_stack(sys._getframe()))
 
 
 def _open_in_child() -> None:

@@ -25,7 +25,7 @@ def guard_source(source: Any) -> str:
 def guarded_attribute(guard: Any) -> str | None:
     """Return the attribute whose presence a Dynamo `Guard` checks, for `hasattr` and `getattr` with a default; else None.
 
-    Torch: `functools.partial(GuardBuilder.HASATTR, attr=...)`, alike in 2.11, 2.13 and 2.15.
+    Torch: `functools.partial(GuardBuilder.HASATTR, attr=...)`.
     """
     create = getattr(guard, "create_fn", None)
     return create.keywords.get("attr") if isinstance(create, partial) else None
@@ -56,7 +56,7 @@ class RefusedCall(NamedTuple):
 def refused_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RefusedCall:
     """Return the refused call from the arguments that the stance "fail_on_recompile" passes to torch's recompilation logger.
 
-    Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports when it calls it; alike in 2.11, 2.13 and 2.15.
+    Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports when it calls it.
     """
     arguments = dict(zip(("entries", "frame", "backend"), args, strict=False)) | kwargs
     frame = arguments["frame"]

@@ -1,8 +1,7 @@
 """Measure how long the guards of a cache entry take to evaluate, for each subtree of the guard tree.
 
 Torch: `RootGuardManager.clone_manager` copies the nodes of a tree that a filter selects, with their leaf guards; a copy is
-timed through `.check`. The tree in use is evaluated, not changed. Copies have no dict tags, so none of their guards is
-skipped. Alike in 2.11, 2.13 and 2.15.
+timed through `.check`. The tree in use is evaluated, not changed. Copies have no dict tags, so none of their guards is skipped.
 """
 
 from __future__ import annotations

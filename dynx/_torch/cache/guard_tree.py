@@ -1,6 +1,6 @@
 """The guards of a cache entry, as the tree in which torch evaluates them.
 
-Torch: `GuardManager`, `DictGuardManager` and `LeafGuard` of `torch._C._dynamo.guards`; alike in 2.11, 2.13 and 2.15.
+Torch: `GuardManager`, `DictGuardManager` and `LeafGuard` of `torch._C._dynamo.guards`.
 """
 
 from __future__ import annotations
@@ -93,13 +93,6 @@ def is_tensor(node: RawNode) -> bool:
     from torch.nn import Parameter
 
     return isinstance(node.cls, type) and issubclass(node.cls, Tensor) and not issubclass(node.cls, Parameter)
-
-
-def is_tensor_value(value: Any) -> bool:
-    """Return whether a Python value is a tensor, judged by its class only."""
-    from torch import Tensor
-
-    return issubclass(type(value), Tensor)
 
 
 def _type_name(manager: Any) -> str:

@@ -6,7 +6,7 @@ or of its compiled code starts, so that no instruction of it runs. If torch woul
 called instead of torch's, and raises too.
 
 Torch: `_TorchDynamoContext`, which a compiled function closes over as `self`, `_callback_from_stance`, and the functions of
-`torch._C._dynamo.eval_frame`; alike in 2.11, 2.13 and 2.15, without regions in 2.11.
+`torch._C._dynamo.eval_frame`; 2.11 has no regions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.entries import entries_of
 from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.entry_runs import free_profile_hook
 from dynx._torch.cache.pinned import pinned_of
-from dynx._torch.cache.profile_hook import free_profile_hook
 from dynx._torch.cache.quiescence import hold, register_reader
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.unwrap import code_of
+from dynx._torch.compilation.wrappers import cells_of
 
 
 class Compiled(NamedTuple):
@@ -57,30 +58,18 @@ class LookupResult(NamedTuple):
     off: str | None = None
 
 
-class _Stopped(NamedTuple):
-    """The code, locals and globals of a frame that `look_up` stopped; torch's frame object itself must not be kept."""
-
-    f_code: CodeType
-    f_locals: Mapping[str, Any]
-    f_globals: Mapping[str, Any]
-
-
 class _Stop(BaseException):
     """Exception that stops a frame before its first instruction."""
 
 
 def compiled_parts(compiled: Any) -> Compiled | None:
     """Return the parts of a function that torch.compile returned; None for any other object, or if it wraps no Python code."""
-    cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True)) if _is_function(compiled) else {}
-    if "self" not in cells or "fn" not in cells or "callback" not in cells:
+    cells = cells_of(compiled)
+    if not {"self", "fn", "callback"} <= cells.keys():
         return None
     fn = cells["fn"].cell_contents
     code = code_of(fn)
     return None if code is None else Compiled(fn, code, cells["self"].cell_contents)
-
-
-def _is_function(value: Any) -> bool:
-    return isinstance(getattr(value, "__code__", None), CodeType)
 
 
 def look_up(
@@ -106,7 +95,7 @@ def look_up(
     watched = {id(cached.code) for cached in _debug_get_cache_entry_list(compiled.code)}
     watched.add(id(compiled.code))
     watched.update(id(entry.compiled) for entry in pinned_of(compiled.code))
-    stopped: list[tuple[CodeType, dict[str, Any], dict[str, Any]]] = []
+    stopped: list[tuple[CodeType, dict[str, Any], dict[str, Any]]] = []  # torch's frame object itself must not be kept
 
     def stop_at_first_instruction(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and id(frame.f_code) in watched:
@@ -137,10 +126,11 @@ def look_up(
         eval_frame.set_eval_frame(prior)
     if not stopped:
         return LookupResult(None, stub.result)
-    frame = _Stopped(*stopped.pop())
-    entry = next((entry for entry in entries_of(compiled.code) if entry.compiled is frame.f_code), None)
+    code, locals, globals = stopped.pop()
+    entry = next((entry for entry in entries_of(compiled.code) if entry.compiled is code), None)
     if entry is not None:
         return LookupResult(entry)
+    frame = SimpleNamespace(f_code=code, f_locals=locals, f_globals=globals)
     return LookupResult(None, on_miss(_missed(frame, compiled, callback, reaches_compiler=False)))
 
 
@@ -189,17 +179,9 @@ def _missed(frame: Any, compiled: Compiled, callback: Any, *, reaches_compiler: 
     limit = _limit_exceeded(frame, compiled, entries)
     backend = innermost_backend(callback or compiled.context.callback)
     raises = bool(config.fail_on_recompile_limit_hit or compiled.context.fullgraph)
+    skipped = _why_skipped(frame.f_code)
     return Missed(
-        frame.f_locals,
-        frame.f_globals,
-        backend,
-        entries,
-        has_tensor,
-        limit,
-        raises,
-        reaches_compiler,
-        _stance(),
-        _why_skipped(frame.f_code),
+        frame.f_locals, frame.f_globals, backend, entries, has_tensor, limit, raises, reaches_compiler, _stance(), skipped
     )
 
 

@@ -1,7 +1,7 @@
 """Pin cache entries: torch checks pinned entries before all others of a code object, whatever the backend.
 
-Torch: the entries that precompiled packages load (`_load_precompile_entry`), alike in 2.11, 2.13 and 2.15. Torch returns only
-the guards of such an entry, so this module stores the other fields of pinned entries; it does not return entries of packages.
+Torch: the entries that precompiled packages load (`_load_precompile_entry`). Torch returns only the guards of such an entry, so
+this module stores the other fields of pinned entries; it does not return entries of packages.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from functools import cache
 from mmap import mmap
 from tempfile import TemporaryFile
 from types import CodeType, FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from dynx._torch.cache import gate
 from dynx.errors import UsageError
@@ -47,8 +47,8 @@ def hold() -> None:
     gate.wait(_reader_codes())
 
 
-def when_quiet(change: Callable[[], Any], operation: str) -> Any:
-    """Call `change` at a moment when no other thread is in a call of compiled code, and return its result.
+def when_quiet(change: Callable[[], None], operation: str) -> None:
+    """Call `change` at a moment when no other thread is in a call of compiled code.
 
     Until then, new calls of other threads are alternately held and admitted, since a thread in a call may wait for a thread
     whose call is held. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute;
@@ -65,8 +65,8 @@ def when_quiet(change: Callable[[], Any], operation: str) -> Any:
         while time.monotonic() < end:
             with gate.closed(_reader_codes):
                 held = _change_within(min(seconds, end - time.monotonic()), change, stacks)
-            if held.outcome == "changed":
-                return held.result
+            if held.has_changed:
+                return
             longest = held if longest is None or held.seconds > longest.seconds else longest
             time.sleep(max(0.0, min(seconds, end - time.monotonic())))
             seconds *= 2
@@ -88,15 +88,14 @@ class _Look(NamedTuple):
 class _Hold(NamedTuple):
     """The outcome of one period in which new calls of compiled code were held."""
 
-    outcome: Literal["changed", "timeout"]
-    result: Any
+    has_changed: bool  # whether the change was made
     looks: int  # how often the other threads were checked
     stayed: frozenset[int]  # threads that were busy at every check
     seconds: float
     last: _Look
 
 
-def _change_within(seconds: float, change: Callable[[], Any], stacks: _Stacks) -> _Hold:
+def _change_within(seconds: float, change: Callable[[], None], stacks: _Stacks) -> _Hold:
     """Call `change` as soon as no other thread is busy; give up after `seconds`, but check the threads at least once."""
     from torch._dynamo.convert_frame import compile_lock
 
@@ -105,18 +104,18 @@ def _change_within(seconds: float, change: Callable[[], Any], stacks: _Stacks) -
     while True:
         look = _look(stacks.read(), readers)
         looks, stayed = looks + 1, look.busy if stayed is None else stayed & look.busy
-        if not look.busy and look.is_complete and compile_lock.acquire(blocking=False):
+        has_changed = not look.busy and look.is_complete and compile_lock.acquire(blocking=False)
+        if has_changed:
             try:
-                return _Hold("changed", change(), looks, stayed, time.monotonic() - begin, look)
+                change()
             finally:
                 compile_lock.release()
-        if time.monotonic() - begin >= seconds:
-            return _Hold("timeout", None, looks, stayed, time.monotonic() - begin, look)
+        if has_changed or time.monotonic() - begin >= seconds:
+            return _Hold(has_changed, looks, stayed, time.monotonic() - begin, look)
         time.sleep(_PAUSE)
 
 
 def _why_not(hold: _Hold) -> str:
-    """Return why the cache could not be changed, for an error message."""
     if not hold.last.is_complete:
         return "more than 100 threads are running, which Python cannot look at all at once"
     if not hold.stayed:

@@ -3,7 +3,7 @@
 Torch: `convert_frame.register_bytecode_hook`, whose hooks are called with the code object of each frame that Dynamo compiles
 and the compiled code; `utils.CleanupManager`, which removes most names that Dynamo adds to globals; and `utils.counters`. Torch
 does not remove names such as `__import_torch` from globals, nor their modules from the cache of
-`symbolic_convert._import_module`. Alike in 2.11, 2.13 and 2.15.
+`symbolic_convert._import_module`.
 """
 
 from __future__ import annotations

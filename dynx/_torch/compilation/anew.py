@@ -1,7 +1,7 @@
 """Compile a function again regardless of its cache entries, which remain unchanged, and with other settings of torch.
 
 Torch: `torch._dynamo.optimize` with `isolate_recompiles` where torch has it; the settings `recompile_limit` and
-`accumulated_recompile_limit`, and `enable_autograd_cache` of AOTAutograd; alike in 2.11, 2.13 and 2.15.
+`accumulated_recompile_limit`, and `enable_autograd_cache` of AOTAutograd.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.backend_key import keyed_backend, torch_backend
 from dynx._torch.compilation.isolation import compiler, has_regions
-from dynx._torch.compilation.wrappers import is_module_call
+from dynx._torch.compilation.wrappers import cells_of, is_module_call
 from dynx.errors import DynxError
 
 _NO_LIMIT = 1 << 30
@@ -26,27 +26,19 @@ def backend_of(compiled: Any) -> Any | None:
     """Return the backend of a function that torch.compile returned; None for other functions."""
     from torch._dynamo.eval_frame import innermost_backend
 
-    code = getattr(compiled, "__code__", None)
-    cells = dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if code is not None else {}
+    cells = cells_of(compiled)
     return innermost_backend(cells["callback"].cell_contents) if "callback" in cells else None
 
 
 def is_fullgraph(compiled: Any) -> bool:
     """Return whether a function that torch.compile returned raises at graph breaks. Torch: `OptimizeContext.fullgraph`."""
-    code = getattr(compiled, "__code__", None)
-    cells = dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if code is not None else {}
+    cells = cells_of(compiled)
     return "self" in cells and bool(getattr(cells["self"].cell_contents, "fullgraph", False))
 
 
-def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
-    """Compile a function through a new wrapper and a new backend object, for which torch has no cache entries yet.
-
-    Args:
-        fn: A function or module that is not compiled.
-        backend: The name of a backend, a backend function, or the result of `backend_of`.
-        fullgraph: As in torch.compile.
-    """
-    return compile_apart(_with_code_of_its_own(fn), backend, fullgraph=fullgraph)
+def compile_anew(fn: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+    """Compile a function as `compile_apart` does, but through a new wrapper, for which torch has no cache entries yet."""
+    return compile_apart(_with_code_of_its_own(fn), backend)
 
 
 def compile_apart(
@@ -69,16 +61,7 @@ def compile_apart(
         fn = _with_code_of_its_own(fn)
     key = SimpleNamespace(value=object(), settings={}, isolation=object(), of_dynx=True)  # read as a `CacheKey`
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
-    unequal = keyed_backend(inner, key, lambda: key.value)
-    return compiler(
-        unequal,
-        fullgraph=fullgraph,
-        dynamic=None,
-        guard_filter_fn=None,
-        recompile_limit=None,
-        prepare=lambda context: None,
-        in_place=in_place,
-    )(fn)
+    return compiler(keyed_backend(inner, key, lambda: key.value), fullgraph=fullgraph, in_place=in_place)(fn)
 
 
 def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakSet
 
 from dynx._torch.capabilities import require
+from dynx._torch.compilation.wrappers import cells_of
 
 
 def torch_backend(backend: Any, **options: Any) -> Any:
@@ -32,8 +33,7 @@ def torch_backend(backend: Any, **options: Any) -> Any:
     compiled: Any = torch.compile(nothing, backend=backend, **options)
     if compiled is nothing:  # torch.compile is disabled, or an export is running
         return None
-    cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__, strict=True))
-    inner = innermost_backend(cells["callback"].cell_contents)
+    inner = innermost_backend(cells_of(compiled)["callback"].cell_contents)
     if id(inner) not in cached_before:
         cached_backends.pop(id(inner), None)  # torch._dynamo.reset() is to reset only the keyed copies of it
     return inner
@@ -90,7 +90,7 @@ def _keyed_class(cls: Any) -> Any:
 
 def shared_key(backend: Any) -> Hashable | None:
     """Return the value of a keyed backend's cache key if functions may share the backend; None if `key_now()` ever differed."""
-    key: Hashable = backend.dynx_key.value
+    key = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 
 

@@ -1,7 +1,7 @@
 """Read the settings of torch's compiler that change compiled code: a fingerprint, which is a tuple of hashes, or the values.
 
 Torch: `get_hash` of its configuration modules is cached until a value changes, and omits settings that do not change compiled
-code; alike in 2.11, 2.13 and 2.15.
+code.
 """
 
 from __future__ import annotations

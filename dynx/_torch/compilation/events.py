@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-_CACHES = {"fx_graph_cache_": "fx_graph", "autograd_cache_": "aot_autograd"}
-_RESULTS = ("hit", "miss", "bypass")
+_LOOKUP = re.compile(r"(?P<cache>fx_graph|autograd)_cache_(?P<result>hit|miss|bypass)")
 # texts of symbolic values: once a size is symbolic, every number differs from it, so only the first change is reported
 _SYMBOLIC = ("AutoDynamic", "auto_dynamic", "AutoUnset", "auto_unset", "InferStride", "?")
 
@@ -31,21 +31,17 @@ class RawDynamic:
 
 
 def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawDynamic | None:
-    """Read a cache lookup or a dynamic value from the arguments of `CompileEventLogger.instant`; None for other events.
-
-    Torch: events `fx_graph_cache_{hit,miss,bypass}`, `autograd_cache_{hit,miss,bypass}` and `automatic_dynamic`, alike in
-    2.11, 2.13 and 2.15.
-    """
+    """Read a cache lookup or a dynamic value from the arguments of `CompileEventLogger.instant`; None for other events."""
     name = args[0] if args else kwargs.get("event_name", "")
     metadata = args[1] if len(args) > 1 else kwargs.get("metadata", {})
     if name == "automatic_dynamic":
         return _dynamic(metadata)
-    for prefix, cache in _CACHES.items():
-        result = name.removeprefix(prefix)
-        if name.startswith(prefix) and result in _RESULTS:
-            reason = metadata.get("cache_bypass_reason") if result == "bypass" else None
-            return RawCache(cast("Any", cache), cast("Any", result), str(reason) if reason else None)
-    return None
+    lookup = _LOOKUP.fullmatch(name)
+    if lookup is None:
+        return None
+    reason = metadata.get("cache_bypass_reason") if lookup["result"] == "bypass" else None
+    cache = "fx_graph" if lookup["cache"] == "fx_graph" else "aot_autograd"
+    return RawCache(cast("Any", cache), cast("Any", lookup["result"]), str(reason) if reason else None)
 
 
 def backward_of(args: tuple[Any, ...]) -> str | None:

@@ -1,7 +1,6 @@
 """Change how an unedited program compiles, for a trial: mark sizes as dynamic, or change the arguments of torch.compile.
 
-Torch: the locals of the frame are an argument of `convert_frame._compile`, which reads marks on tensors while it traces; alike
-in 2.11, 2.13 and 2.15.
+Torch: the locals of the frame are an argument of `convert_frame._compile`, which reads marks on tensors while it traces.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dynx._torch.capabilities import hook_point
 from dynx._torch.compilation.backend_key import key_of
 
-_RESUME = "torch_dynamo_resume_in_"  # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX, the same in 2.11, 2.13 and 2.15
+_RESUME = "torch_dynamo_resume_in_"  # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX
 _LIMIT = "Dynamo recompile limit exceeded"
 
 
@@ -105,9 +105,10 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
     return Ending("failed", f"{type(raised).__name__}: {reason.rstrip(':')}{f': {detail[1] or detail[2]}' if detail else ''}")
 
 
-def guards_of(result: Any) -> Any:
-    """Return the guard manager in the result of `convert_frame._compile`, the same object as that of the cache entry."""
-    return result.guarded_code.guard_manager
+def guards_of(result: Any) -> Any | None:
+    """Return the `GuardManagerWrapper` in a result of `convert_frame._compile`; None if nothing was compiled."""
+    compiled = getattr(result, "guarded_code", None)
+    return None if compiled is None else compiled.guard_manager
 
 
 _DETAIL = re.compile(r"got (\w+(?:Error|Exception)\(.+)|^\s+Explanation: (Attribute .+)", re.M)
@@ -147,20 +148,14 @@ def restart_reason(raised: BaseException) -> tuple[bool, str]:
 
 
 def is_compiled_itself(code: CodeType) -> bool:
-    """Return whether a function was itself passed to torch.compile, rather than called by a compiled function.
-
-    Torch: `eval_frame.always_optimize_code_objects`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return whether a function was itself passed to torch.compile, rather than called by a compiled function."""
     from torch._dynamo.eval_frame import always_optimize_code_objects
 
     return code in always_optimize_code_objects
 
 
 def symbolic_sources(tracer_output: Any) -> frozenset[str]:
-    """Return the sources whose values became symbols in a finished tracing attempt: `L['x'].size()[0]`, `L['n']`.
-
-    Torch: `DynamoTracerOutput.output_graph.shape_env.source_to_var`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the sources whose values became symbols in a finished tracing attempt: `L['x'].size()[0]`, `L['n']`."""
     shape_env = tracer_output.output_graph.shape_env
     return frozenset(shape_env.source_to_var) if shape_env is not None else frozenset()
 
@@ -173,10 +168,7 @@ def is_skip(raised: BaseException) -> bool:
 
 
 def raises_at_break(raised: BaseException, *, fullgraph: bool) -> bool:
-    """Return whether a graph break reached the user as this exception: `fullgraph=True` or `error_on_graph_break` was set.
-
-    Torch: `DynamoTracerOutput.error_on_graph_break` of the exception, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return whether a graph break reached the user as this exception: `fullgraph=True` or `error_on_graph_break` was set."""
     output = getattr(raised, "_torch_dynamo_tracer_output", None)
     return fullgraph or bool(getattr(output, "error_on_graph_break", False))
 

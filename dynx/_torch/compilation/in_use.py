@@ -2,7 +2,7 @@
 
 Torch: the dicts `_global_…_hooks` of `torch.nn.modules.module`, `overrides._get_current_function_mode_stack`,
 `utils._python_dispatch._get_current_dispatch_mode_stack` and `_disable_current_modes`, `_C.DisableTorchFunction`, and
-`_library.custom_ops.OPDEFS`; alike in 2.11, 2.13 and 2.15.
+`_library.custom_ops.OPDEFS`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def names_of_hooks() -> list[str]:
 def functions_of_custom_ops(is_wanted: Callable[[FunctionType], bool]) -> list[list[FunctionType]]:
     """Return the Python functions of each operator that `torch.library.custom_op` defined, including torch's own operators.
 
-    Args:
-        is_wanted: Takes the function that was passed to `custom_op`; operators for which it returns False are omitted.
+    `is_wanted` takes the function that was passed to `custom_op`; operators for which it returns False are omitted.
     """
     require("custom_ops")
     from torch._library.custom_ops import OPDEFS

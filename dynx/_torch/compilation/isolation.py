@@ -30,29 +30,25 @@ def compiler(
     backend: Any,
     *,
     fullgraph: bool,
-    dynamic: bool | None,
-    guard_filter_fn: Callable[..., Any] | None,
-    recompile_limit: int | None,
-    prepare: Callable[[Any], None],
+    recompile_limit: int | None = None,
+    prepare: Callable[[Any], None] = lambda context: None,
     in_place: bool = False,
     **options: Any,
 ) -> Callable[[Any], Any]:
     """Return a function that compiles its argument with a backend whose cache entries no other backend shares.
 
-    `backend` is a keyed backend (see `backend_key`). `prepare` is called with torch's `_TorchDynamoContext` before the context
-    compiles anything. With `in_place`, if torch has no regions, the function's code object is compiled instead of a copy: the
-    caller must have copied it.
+    `backend` is a keyed backend (see `backend_key`). `options` are those of `torch._dynamo.optimize`. `prepare` is called
+    with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place`, if torch has no regions, the
+    function's code object is compiled instead of a copy: the caller must have copied it.
     """
     import torch
 
     require("optimize", "optimize_context", "innermost_fn", "wrap_inline")
-    settings = {"nopython": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, **options}
-    if has_regions():
-        context: Any = torch._dynamo.optimize(backend, **settings, isolate_recompiles=True, recompile_limit=recompile_limit)
-        prepare(context)
-        return lambda fn: _in_region(context, backend, fn)
-    context = torch._dynamo.optimize(backend, **settings)
+    region = {"isolate_recompiles": True, "recompile_limit": recompile_limit} if has_regions() else {}
+    context = torch._dynamo.optimize(backend, nopython=fullgraph, **options, **region)
     prepare(context)
+    if region:
+        return lambda fn: _in_region(context, backend, fn)
     if recompile_limit is not None:
         limit = torch._dynamo.config._make_closure_patcher(recompile_limit=recompile_limit)
         context.enter_exit_hooks.append(limit)

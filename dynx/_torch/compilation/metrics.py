@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# keys of `compilation_time_metrics`, alike in 2.11, 2.13 and 2.15
-_WHOLE = "_compile.compile_inner"
+# keys of `compilation_time_metrics`
 _COMPILER = "OutputGraph.call_user_compiler"
 _AOT = "create_aot_dispatcher_function"
 _GUARDS = "build_guards"
@@ -20,7 +19,7 @@ class PhaseClock:
     __slots__ = ("_start",)
 
     def __init__(self) -> None:
-        self._start = {key: len(_times().get(key, ())) for key in (_WHOLE, _COMPILER, _AOT, _GUARDS, _INNER)}
+        self._start = {key: len(_times().get(key, ())) for key in (_COMPILER, _AOT, _GUARDS, _INNER)}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
         """Return the seconds that a compilation of `seconds` took in each of the phases trace, aot, backend and guards.
@@ -62,10 +61,7 @@ _AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", 
 
 
 def global_state() -> dict[str, str]:
-    """Return the values of the global state that torch guards, by the names that torch uses when it reports a change.
-
-    Torch: `GlobalStateGuard.__getstate__`, JSON, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the values of the global state that torch guards, by the names that torch uses when it reports a change."""
     from torch._C._dynamo.guards import GlobalStateGuard
 
     raw: dict[str, Any] = json.loads(str(GlobalStateGuard().__getstate__()))
@@ -121,8 +117,7 @@ def seconds_of(compile_id: str) -> float | None:
     """Return the wall time of a compilation in seconds; None if it is not one of the last 64, whose metrics torch keeps."""
     import torch._dynamo.utils as utils
 
-    for metrics in reversed(utils._compilation_metrics):
-        if getattr(metrics, "compile_id", None) == compile_id:
-            seconds = getattr(metrics, "entire_frame_compile_time_s", None)
-            return None if seconds is None else float(seconds)
-    return None
+    newest_first = reversed(utils._compilation_metrics)
+    found = next((metrics for metrics in newest_first if getattr(metrics, "compile_id", None) == compile_id), None)
+    seconds = getattr(found, "entire_frame_compile_time_s", None)
+    return None if seconds is None else float(seconds)

@@ -1,7 +1,7 @@
 """Report compiled functions that reach a recompile limit, without replacing an attribute of torch's classes.
 
 Torch: the callback of each compiled function wraps a `ConvertFrame`, whose `_inner_convert` compiles and raises at a limit.
-With `fullgraph` there is no `ConvertFrame`, and the exception reaches the user. Alike in 2.11, 2.13 and 2.15.
+With `fullgraph` there is no `ConvertFrame`, and the exception reaches the user.
 """
 
 from __future__ import annotations

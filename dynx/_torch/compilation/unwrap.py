@@ -12,7 +12,7 @@ Attributes of user objects, except a module's `forward`, are read without runnin
 A wrapper from torch.compiler.disable has the same attributes as one from torch.compile, and counts as compiled.
 
 Torch: `_dynamo.eval_frame.innermost_fn` and the attributes `_torchdynamo_orig_callable`, `OptimizedModule._orig_mod` and
-`Module._compiled_call_impl`; alike in 2.11, 2.13 and 2.15.
+`Module._compiled_call_impl`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Unwrapped:
     @property
     def function(self) -> FunctionType | None:
         """The innermost Python function, for a module that of its `forward`; None for a class and for C code."""
-        return _last_function(self)
+        unwrapped = self
+        while unwrapped.module is not None:
+            unwrapped = unwrap(unwrapped.module.forward)
+        return function_of(unwrapped.layers[-1].value)
 
     @property
     def code(self) -> CodeType | None:
@@ -105,12 +108,6 @@ def function_of(value: Any) -> FunctionType | None:
         return None
     call = next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
     return call if type(call) is FunctionType else None
-
-
-def _last_function(unwrapped: Unwrapped) -> FunctionType | None:
-    if unwrapped.module is not None:
-        return _last_function(unwrap(unwrapped.module.forward))
-    return function_of(unwrapped.layers[-1].value)
 
 
 def code_of(fn: Any) -> CodeType | None:
@@ -152,20 +149,15 @@ def _original(value: Any) -> Any:
     if type(value) is MethodType:
         inner = _original(value.__func__)
         return value if inner is value.__func__ else MethodType(inner, value.__self__)
-    if not _is_marked(value):
+    marks = vars(value) if type(value) is FunctionType or _is_optimized_module(value) else {}
+    if "_torchdynamo_orig_callable" not in marks:
         return value
     from torch._dynamo.eval_frame import innermost_fn
 
     return innermost_fn(value)  # not the attribute: `functools.wraps` copies it to functions that are not compiled
 
 
-def _is_marked(value: Any) -> bool:
-    marks = vars(value) if type(value) is FunctionType or _is_optimized_module(value) else {}
-    return "_torchdynamo_orig_callable" in marks
-
-
 def _compiled(target: Any, module: Any | None) -> Any | None:
-    """Return the compiled function that a call of `target` runs; None if it runs none."""
     if type(target) is MethodType:
         return _compiled(target.__func__, None)
     if module is None:

@@ -42,15 +42,11 @@ def call_of(args: tuple[Any, ...]) -> Call | None:
     if not args or args[0] is None or args[0] is False:
         return None
     from torch._dynamo import config, eval_frame
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
     stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
-    return Call(str(stance), bool(getattr(config, "disable", False)), tuple(_modes()))
-
-
-def _modes() -> list[str]:
-    from torch.utils import _python_dispatch as dispatch
-
-    return [type(mode).__name__ for mode in dispatch._get_current_dispatch_mode_stack() if not _may_compile(mode)]
+    modes = tuple(type(mode).__name__ for mode in _get_current_dispatch_mode_stack() if not _may_compile(mode))
+    return Call(str(stance), bool(getattr(config, "disable", False)), modes)
 
 
 def _may_compile(mode: Any) -> bool:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import CodeType, MethodType
+from types import CellType, CodeType, MethodType
 from typing import Any
+
+
+def cells_of(compiled: Any) -> dict[str, CellType]:
+    """Return the closure cells of a function, by name, such as those of torch around compiled code; empty for anything else."""
+    code = getattr(compiled, "__code__", None)
+    return dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if isinstance(code, CodeType) else {}
 
 
 def before_forward(module: Any) -> str | None:
@@ -54,13 +60,7 @@ def is_module_call_code(code: CodeType) -> bool:
     """Return whether a code object is that of `Module.__call__` or `Module._call_impl`."""
     from torch.nn import Module
 
-    return code in (_module_call_code(), Module._call_impl.__code__)
-
-
-def _module_call_code() -> CodeType:
-    from torch.nn import Module
-
-    return Module.__call__.__code__
+    return code in (Module.__call__.__code__, Module._call_impl.__code__)
 
 
 def optimized_module(module: Any, context: Any) -> Any:

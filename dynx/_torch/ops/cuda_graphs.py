@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from dynx._torch import hooks
+from dynx._torch.capabilities import hook_point
+
 
 def is_plain(graph: Any) -> bool:
     """Return whether a CUDA graph's Python method `replay` does nothing but call the C++ method, so that it runs no hooks."""
@@ -47,11 +50,18 @@ def capture_check() -> Callable[[], bool]:
     return getattr(_C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
 
 
+def report_as_capturing(is_capturing: Callable[[], bool]) -> hooks.Wrapping:
+    """Make `torch.cuda.is_current_stream_capturing` also return True if `is_capturing` does, until the handle is removed.
+
+    Libraries call it before they read the value of a tensor, as transformers does when it creates masks.
+    """
+    return hooks.wrap(hook_point("stream_capturing"), lambda original: lambda: is_capturing() or original())
+
+
 def profiler_flags() -> tuple[dict[str, Any], str]:
     """Return a dict, and the key under which it has a flag that is true while a profiler of torch is on; each replay reads it.
 
-    Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart; alike in 2.11,
-    2.13 and 2.15.
+    Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart.
     """
     from torch.autograd import profiler
 

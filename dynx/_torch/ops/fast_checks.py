@@ -23,8 +23,7 @@ def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
     require("tensor_guards")
     from torch._C._dynamo.guards import TensorGuards
 
-    check: Callable[..., bool] = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
-    return check
+    return TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
 
 def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:

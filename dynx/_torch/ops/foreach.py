@@ -1,6 +1,6 @@
 """Apply foreach operators, which process a list of tensors in one call.
 
-Torch: `torch._foreach_copy_`, `_foreach_add_`, `_foreach_zero_` and `_foreach_mul`, alike in 2.11, 2.13 and 2.15.
+Torch: `torch._foreach_copy_`, `_foreach_add_`, `_foreach_zero_` and `_foreach_mul`.
 """
 
 from __future__ import annotations

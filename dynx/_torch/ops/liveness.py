@@ -1,13 +1,15 @@
-"""Detect whether a tensor or its storage is alive, even if only autograd references it.
+"""Detect whether a tensor or its storage is alive, even if only autograd references it, and forbid access to a storage.
 
-Torch: `torch._C._WeakTensorRef`, `torch._C._storage_Use_Count` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in
-2.11, 2.13 and 2.15. A Python weak reference expires with the Python object, which autograd does not keep alive.
+Torch: `torch._C._WeakTensorRef`, `torch._C._storage_Use_Count` and `torch.multiprocessing.reductions.StorageWeakRef`. A Python
+weak reference expires with the Python object, which autograd does not keep alive. `cudagraph_trees` reports accesses to
+overwritten outputs with `_set_storage_data_ptr_access_error_msg`, which builds without CUDA lack.
 """
 
 from __future__ import annotations
 
 import gc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,6 +37,19 @@ def is_used(storage: Any) -> bool:
     """Return whether anything besides the Python object `storage` uses a storage; True if torch has no `_storage_Use_Count`."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     return count is None or int(count(storage._cdata)) > 1
+
+
+class StorageGuard(NamedTuple):
+    """Torch's functions that count references to a storage and forbid access to it; they take the storage's `_cdata`."""
+
+    count: Callable[[int], int]  # returns the reference count of the storage
+    forbid: Callable[[int, str], None]  # makes every access to its data raise RuntimeError with this text
+
+
+def storage_guard() -> StorageGuard | None:
+    """Return the `StorageGuard` of this build of torch, or None; not wrapped, since `count` is called in every replay."""
+    forbid = getattr(torch._C, "_set_storage_data_ptr_access_error_msg", None)
+    return None if forbid is None else StorageGuard(torch._C._storage_Use_Count, forbid)
 
 
 class WeakMemory:

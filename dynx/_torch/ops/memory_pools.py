@@ -21,8 +21,7 @@ def segments() -> list[Mapping[str, Any]]:
     """
     from torch import _C
 
-    snapshot: list[Mapping[str, Any]] = _C._cuda_memorySnapshot(None)["segments"]
-    return snapshot
+    return _C._cuda_memorySnapshot(None)["segments"]
 
 
 def clear_workspaces() -> None:

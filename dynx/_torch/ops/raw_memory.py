@@ -16,10 +16,7 @@ _CHUNK = 1 << 22  # words that are searched at a time; each needs about 20 bytes
 def holds_address(segments: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]], device: torch.device) -> bool:
     """Return whether any aligned 8-byte word in the memory segments is an address in one of the ranges.
 
-    Args:
-        segments: Start and end of each memory segment of the allocator to search.
-        ranges: Start and end of each range of addresses, the end not included.
-        device: The device of the memory.
+    A segment is the start and end of memory of the allocator on the device; the end of a range of addresses is not included.
     """
     bounds = sorted(bound for start, end in _merged(ranges) for bound in (start, end))
     if not bounds:

@@ -1,7 +1,4 @@
-"""Read operator schemas: which arguments an operator mutates or aliases.
-
-Torch: `OpOverload._schema`, alike in 2.11, 2.13 and 2.15.
-"""
+"""Read operator schemas: which arguments an operator mutates or aliases. Torch: `OpOverload._schema`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Views of a tensor's memory with another dtype, layout, conjugate or negative bit.
 
-Torch: `torch._neg_view`, which sets the negative bit as `Tensor.conj` sets the conjugate bit; alike in 2.11, 2.13 and 2.15.
+Torch: `torch._neg_view`, which sets the negative bit as `Tensor.conj` sets the conjugate bit.
 """
 
 from __future__ import annotations
@@ -20,17 +20,9 @@ def with_bits(tensor: torch.Tensor, *, is_conj: bool, is_neg: bool) -> torch.Ten
 def view_of_memory(
     base: torch.Tensor, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> torch.Tensor:
-    """Return a view of the memory of `base` with another dtype and layout.
+    """Return a view of the memory of a strided tensor, with another dtype and layout; it shares the version counter of `base`.
 
-    Args:
-        base: A strided tensor.
-        dtype: Dtype of the view.
-        size: Its sizes.
-        stride: Its strides, in elements.
-        offset: Bytes from the first element of `base` to that of the view; may be negative.
-
-    Returns:
-        A view that shares its version counter with `base`.
+    `offset` is the number of bytes from the first element of `base` to that of the view, and may be negative.
     """
     plain = with_bits(base, is_conj=False, is_neg=False)
     begin = base.storage_offset() * base.itemsize + offset

@@ -21,23 +21,16 @@ from dynx._torch.tracing.translator import trace_id
 
 _MAX_TEXT = 300  # characters of a part; a longer text is compared by its hash
 _MAX_ITEMS = 200  # items of a list; a longer list is compared by its hash
-_AOT_CONFIG = (  # what AOTAutogradCachePickler._reduce_aot_config puts into the key
-    "num_params_buffers",
-    "keep_inference_input_mutations",
-    "is_export",
-    "no_tangents",
-    "dynamic_shapes",
-    "static_input_indices",
-    "enable_log",
-    "pre_dispatch",
+# what AOTAutogradCachePickler._reduce_aot_config puts into the key
+_AOT_CONFIG = (
+    *("num_params_buffers", "keep_inference_input_mutations", "is_export", "no_tangents"),
+    *("dynamic_shapes", "static_input_indices", "enable_log", "pre_dispatch"),
 )
 _CONFIGS = {  # attributes that hold all settings of a configuration module
     "inductor_config": "torch._inductor.config",
     "inductor_config_comms": "torch._inductor.config_comms",
     "autograd_config": "torch._functorch.config",
 }
-
-
 _USUAL = ("None", "False", "0")  # values in the metadata of a tensor that are left out
 
 Part = tuple[str, str]  # name and text; the text ends with a hash if it does not show the whole value
@@ -57,18 +50,11 @@ class RawKey(NamedTuple):
     symbols: list[RawSymbol]
 
 
-class KeyListener(Handle):
-    """A handle that calls `note` with each key that torch computes until it is removed; exceptions in it go to `report`."""
+def watch_keys(note: Callable[[RawKey], None], report: hooks.OnError) -> Handle:
+    """Call `note` with each key that torch computes until the handle is removed; exceptions in it go to `report`."""
+    require("cache_key", "key_details", "tensor_metadata", "cache_directory", "fake_tensor")
 
-    def __init__(self, note: Callable[[RawKey], None], report: Callable[[str, BaseException], None]) -> None:
-        require("cache_key", "key_details", "tensor_metadata", "cache_directory", "fake_tensor")
-        self._note = note
-        self._hook = hooks.subscribe(hook_point("cache_key"), self._before, on_error=report)
-
-    def remove(self) -> None:
-        self._hook.remove()
-
-    def _before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After | None:
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After | None:
         from torch._inductor.codecache import FxGraphHashDetails
 
         pickler, details = args[0], args[1] if len(args) > 1 else kwargs["obj"]
@@ -77,9 +63,11 @@ class KeyListener(Handle):
 
         def after(result: Any, raised: BaseException | None) -> None:
             if raised is None:
-                self._note(_read(pickler, details, result))
+                note(_read(pickler, details, result))
 
         return after
+
+    return hooks.subscribe(hook_point("cache_key"), before, on_error=report)
 
 
 def _read(pickler: Any, details: Any, serialized: bytes) -> RawKey:
@@ -122,9 +110,12 @@ class _PartReader:
                 yield from self._parts(f"aot_config.{name}", getattr(config, name))
 
     def others(self, details: Any) -> Iterator[Part]:
+        from torch import version
+
         for name, value in vars(details).items():
             if name == "torch_version":
-                yield name, f"{_torch_version()}, hash {_hash(value if isinstance(value, bytes) else self._dumps(value))}"
+                digest = _hash(value if isinstance(value, bytes) else self._dumps(value))
+                yield name, f"{version.__version__} ({version.git_version[:8]}), hash {digest}"
             elif name not in ("aot_config", "example_inputs", *_CONFIGS):
                 yield from self._parts(name, value)
 
@@ -228,12 +219,6 @@ def _code(gm: Any) -> Iterator[RawCodeLine]:
             if name:
                 yield RawCodeLine(f"{name}:", ())
             yield from code_lines(module.graph)
-
-
-def _torch_version() -> str:
-    import torch
-
-    return f"{torch.__version__} ({torch.version.git_version[:8]})"
 
 
 def _hash(data: bytes) -> str:

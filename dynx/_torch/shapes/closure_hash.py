@@ -51,12 +51,7 @@ def closure_hash(closure: tuple[CellType, ...]) -> int:
 def _code_in(cell: CellType) -> CodeType | None:
     try:
         content = cell.cell_contents
-    except ValueError:
-        return None  # an empty cell
-    if not callable(content):  # do not call `__getattr__` of an arbitrary object
-        return None
-    try:
-        code = getattr(content, "__code__", None)
-    except Exception:  # noqa: BLE001 - the `__getattr__` of a callable may raise anything
+        code = getattr(content, "__code__", None) if callable(content) else None  # not `__getattr__` of an arbitrary object
+    except Exception:  # noqa: BLE001 - the cell is empty; or the `__getattr__` of a callable may raise anything
         return None
     return code if isinstance(code, CodeType) else None

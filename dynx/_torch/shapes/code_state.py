@@ -115,12 +115,10 @@ def _add(current: Any, state: RawState) -> None:
 
 
 def _torch_atoms(value: Atoms) -> Any:
-    return tuple(map(_torch_atoms, value)) if isinstance(value, tuple) else _torch_atom(value)
-
-
-def _torch_atom(value: Atom) -> Any:
     from torch._dynamo import pgo
 
+    if isinstance(value, tuple):
+        return tuple(map(_torch_atoms, value))
     if value is None:
         return pgo.auto_unset
     if not isinstance(value, str):
@@ -130,8 +128,3 @@ def _torch_atom(value: Atom) -> Any:
     if value in NOT_FINITE:
         return float(value)
     return pgo.InferStride(int(value[len("size(") : value.index(")")]))
-
-
-def has_compiled() -> bool:
-    """Return whether torch's profile of this process has any function: torch compiled one, or loaded a profile."""
-    return bool(read_state())

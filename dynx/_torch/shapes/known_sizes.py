@@ -1,7 +1,6 @@
 """Sizes and numbers that are dynamic from the first compilation on, because a PGO profile of an earlier process says so.
 
-Torch: `pgo.update_automatic_dynamic(tx, name, entry)` and `pgo._INIT_CODE_STATE`, the profile that torch loaded itself; alike
-in 2.11, 2.13 and 2.15.
+Torch: `pgo.update_automatic_dynamic(tx, name, entry)` and `pgo._INIT_CODE_STATE`, the profile that torch loaded itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Choose, for each trace of a function, which sizes and numbers are dynamic, instead of what torch has learned so far.
 
 Torch: `pgo.update_automatic_dynamic(tx, name, entry)` returns what torch knows of one source, from which `VariableBuilder`
-decides; `OutputGraph.root_tx` and `local_scope`. Alike in 2.11, 2.13 and 2.15.
+decides; `OutputGraph.root_tx` and `local_scope`.
 """
 
 from __future__ import annotations
@@ -47,18 +47,14 @@ def choose_sizes(choose: Callable[[Traced], Graph | None]) -> Wrapping:
                 return known
             trace, sizes = last
             if trace() is not tx.output:
-                sizes = _by_source(choose(_traced(tx.output)))
+                root = tx.output.root_tx
+                sizes = _by_source(choose(Traced(key_of(root), tx.output.local_scope, root.f_globals)))
                 last = ref(tx.output), sizes
             return _with_sizes(known, entry, sizes[name]) if name in sizes else known
 
         return update_automatic_dynamic
 
     return wrap(hook_point("dynamic_update"), make)
-
-
-def _traced(output: Any) -> Traced:
-    root = output.root_tx
-    return Traced(key_of(root), output.local_scope, root.f_globals)
 
 
 def _by_source(graph: Graph | None) -> _Sizes:

@@ -1,7 +1,7 @@
 """Observe sizes and numbers while torch decides which of them are dynamic, and the symbols of each compiled graph.
 
 Torch: `pgo.update_automatic_dynamic(tx, name, entry)` for each value, and after `OutputGraph.call_user_compiler` the
-`ShapeEnv`; alike in 2.11, 2.13 and 2.15.
+`ShapeEnv`.
 """
 
 from __future__ import annotations

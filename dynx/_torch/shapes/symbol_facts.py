@@ -31,10 +31,7 @@ def is_fixed(symbol: RawSymbol) -> bool:
 
 
 def shape_env_of(target: Any) -> Any | None:
-    """Return the `ShapeEnv` of a `FakeTensorMode` or a `GraphModule` with fake tensors, or `target` if it is one; else None.
-
-    Torch: `FakeTensorMode.shape_env`, and the `example_value` or `val` of a node, a fake tensor or a symbolic number.
-    """
+    """Return the `ShapeEnv` of a `FakeTensorMode` or a `GraphModule` with fake tensors, or `target` if it is one; else None."""
     if hasattr(target, "var_to_sources") and hasattr(target, "unique_ids"):
         return target
     if getattr(target, "shape_env", None) is not None:
@@ -59,7 +56,7 @@ def shape_env_in(values: Iterable[Any]) -> Any | None:
 def known_size(size: Any) -> int:
     """Return a size as an int: for a symbolic size its hint, the value in the call being compiled; 0 for an unbacked size.
 
-    Torch: `SymNode.expr` and `ShapeEnv.backed_var_to_val`, alike in 2.11, 2.13 and 2.15. No guard is added.
+    Torch: `SymNode.expr` and `ShapeEnv.backed_var_to_val`. No guard is added.
     """
     if type(size) is int:
         return size
@@ -70,8 +67,7 @@ def known_size(size: Any) -> int:
 def holds(condition: Any) -> bool:
     """Return whether a comparison of sizes is true; add a guard if this is not statically known.
 
-    Return False if it has unbacked symbols and is not statically known. Torch: `statically_known_true` and
-    `free_unbacked_symbols`, alike in 2.11, 2.13 and 2.15.
+    Return False if it has unbacked symbols and is not statically known.
     """
     if isinstance(condition, bool):
         return condition
@@ -83,8 +79,8 @@ def holds(condition: Any) -> bool:
 def symbols_in(shape_env: Any) -> Iterator[RawSymbol]:
     """Yield the symbols of a `ShapeEnv` that have a source, in the order of their creation.
 
-    Torch: `ShapeEnv.var_to_sources`, `backed_var_to_val`, `var_to_range`, `replacements` and `specialization_stacks`, alike in
-    2.11, 2.13 and 2.15. They are read, never evaluated: that could add guards.
+    Torch: `ShapeEnv.var_to_sources`, `backed_var_to_val`, `var_to_range`, `replacements` and `specialization_stacks`. They are
+    read, never evaluated: that could add guards.
     """
     allocated = allocated_sources(shape_env)
     stacks = {guard_source(source): stack for source, stack in shape_env.specialization_stacks.items()}

@@ -1,8 +1,7 @@
 """Replace torch's function that allocates the numbers in the names of symbols, such as 77 in `s77`.
 
-Torch: `ShapeEnv._generate_unique_id(source_name)`, alike in 2.11, 2.13 and 2.15, starts at `sha256(source_name) % 100` and
-takes the next number that the environment has not used. Its one caller, `create_symbol`, uses it for sizes, strides, ints and
-floats.
+Torch: `ShapeEnv._generate_unique_id(source_name)` starts at `sha256(source_name) % 100` and takes the next number that the
+environment has not used. Its one caller, `create_symbol`, uses it for sizes, strides, ints and floats.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ from operator import is_
 from typing import Any, Literal, NamedTuple
 
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.tracing.variables import is_kind, is_lazy, may_hold_items, settled, stored, untouched_value
+from dynx._torch.tracing.variables import container_of, is_kind, is_lazy, may_hold_items, settled, stored, untouched_value
 
-_INNER = ("_base_vt", "_list_vt", "_dict_vt", "_set_vt", "_tuple_vt")
 _TUPLES = ("TupleVariable", "SizeVariable", "UserDefinedTupleVariable")
 _IMMUTABLE = (*_TUPLES, "FrozensetVariable", "RangeVariable", "SliceVariable")
 Token = tuple[Any, ...]  # identifies the value of a `VariableTracker`: a literal, an object with a source, or a new object
@@ -24,19 +23,6 @@ class Contents(NamedTuple):
     def tokens(self) -> list[Token]:
         """Return a key for each entry; two `VariableTracker`s of the same value have equal keys."""
         return [*map(_token, self.entries)]
-
-
-def container_of(variable: Any) -> Any:
-    """Return the variable that holds the items of a container: for a subclass of a built-in container, the variable inside it.
-
-    Torch: `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` of a `UserDefinedObjectVariable` in 2.11, `_base_vt` in 2.13; in
-    2.15 the variable inherits from that of the built-in container.
-    """
-    for name in _INNER:
-        inner = stored(variable, name)
-        if inner is not None:
-            return inner
-    return variable
 
 
 def is_iterator(variable: Any) -> bool:

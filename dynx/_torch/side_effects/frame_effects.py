@@ -8,11 +8,11 @@ from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.side_effects.contents import container_of, contents_of, is_iterator
+from dynx._torch.side_effects.contents import contents_of, is_iterator
 from dynx._torch.side_effects.log import EffectLog, Mutation, Tracked
 from dynx._torch.tracing.render import show, show_value
 from dynx._torch.tracing.stack import StackParts
-from dynx._torch.tracing.variables import is_kind, stored
+from dynx._torch.tracing.variables import container_of, is_kind, stored
 
 UNSET, DELETED = "<unset>", "<deleted>"
 
@@ -49,10 +49,7 @@ class RawFrameEffects(NamedTuple):
 
 
 def frame_effects(output: Any, log: EffectLog) -> RawFrameEffects | None:
-    """Return the side effects of the graph that has just ended; None if it has none.
-
-    Torch: `SideEffects.id_to_variable`, in the order in which compiled code repeats them.
-    """
+    """Return the side effects of the graph that has just ended; None if it has none."""
     import torch._dynamo.config as config
 
     effects = tuple(_effects(output, log))
@@ -102,7 +99,7 @@ def _contents_effect(output: Any, log: EffectLog, tracked: Tracked, real: Any) -
     tracked.follow()
     if after is None or tracked.is_unchanged(after):
         return
-    mutations = [mutation for mutation in log.mutations if mutation.variable is variable and mutation.name is None]
+    mutations, stack, order = _mutations(log, variable, None)
     if not mutations and _is_of_optimizer(variable.source):
         return
     source, kind = name_of(variable, None)
@@ -113,16 +110,15 @@ def _contents_effect(output: Any, log: EffectLog, tracked: Tracked, real: Any) -
         clears = tracked.container is not variable or stored(variable, "should_reconstruct_all") is not False
         written = _is_written(log, (variable, tracked.container)) and tracked.is_repeated(after, clears=clears)
         texts = "" if real is None else show_value(real), _after(output, tracked)
-    last = mutations[-1] if mutations else None
-    yield RawEffect(
-        source,
-        kind,
-        *texts,
-        last.stack if last is not None else None,
-        written,
-        _order(log, mutations[0]) if mutations else len(log.mutations),
-        any(mutation.announced for mutation in mutations),
-    )
+    yield RawEffect(source, kind, *texts, stack, written, order, any(mutation.announced for mutation in mutations))
+
+
+def _mutations(log: EffectLog, variable: Any, name: str | None) -> tuple[list[Mutation], StackParts | None, int]:
+    """Return the mutations of a variable's contents or of its attribute, the stack of the last, and the order of the first."""
+    numbered = [(i, found) for i, found in enumerate(log.mutations) if found.variable is variable and found.name == name]
+    if not numbered:
+        return [], None, len(log.mutations)
+    return [found for _, found in numbered], numbered[-1][1].stack, numbered[0][0]
 
 
 def _after(output: Any, tracked: Tracked) -> str:
@@ -163,20 +159,14 @@ def _is_written(log: EffectLog, containers: tuple[Any, ...]) -> bool:
 
 def _attribute_effect(output: Any, log: EffectLog, variable: Any, name: str, value: Any, real: Any) -> RawEffect:
     source, kind = name_of(variable, name)
-    mutations = [mutation for mutation in log.mutations if mutation.variable is variable and mutation.name == name]
+    _, stack, order = _mutations(log, variable, name)
     is_deleted = is_kind(value, "DeletedVariable")
     before = before_of(output, variable, name, real)
     loaded = (value, variable, variable.source)
     written = any(any(part is candidate for candidate in loaded) for part, _ in log.written)
-    return RawEffect(
-        source,
-        kind,
-        before,
-        DELETED if is_deleted else show(output.root_tx, value),
-        mutations[-1].stack if mutations else None,
-        written or (is_deleted and before == UNSET),  # there is nothing to delete
-        _order(log, mutations[0]) if mutations else len(log.mutations),
-    )
+    written |= is_deleted and before == UNSET  # there is nothing to delete
+    after = DELETED if is_deleted else show(output.root_tx, value)
+    return RawEffect(source, kind, before, after, stack, written, order)
 
 
 def before_of(output: Any, variable: Any, name: str, real: Any) -> str:
@@ -200,10 +190,6 @@ def before_of(output: Any, variable: Any, name: str, real: Any) -> str:
         except AttributeError:
             return UNSET
     return show_value(found)
-
-
-def _order(log: EffectLog, mutation: Mutation) -> int:
-    return next(index for index, candidate in enumerate(log.mutations) if candidate is mutation)
 
 
 def name_of(variable: Any, name: str | None) -> tuple[str, str]:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dynx._torch.side_effects.bounded import BoundedDeque
-from dynx._torch.side_effects.contents import Contents, container_of, contents_of, is_same, is_update, size_of
+from dynx._torch.side_effects.contents import Contents, contents_of, is_same, is_update, size_of
 from dynx._torch.tracing.stack import StackParts, stack_parts
-from dynx._torch.tracing.variables import stored
+from dynx._torch.tracing.variables import container_of, stored
 
 _MAXLEN: Any = deque.__dict__["maxlen"]  # a subclass may override the attribute
 _ATTRIBUTE = "dynx_effect_log"  # an attribute of torch's `OutputGraph`; each attempt has its own
@@ -50,9 +50,7 @@ class Tracked:
     def is_repeated(self, after: Contents, *, clears: bool) -> bool:
         """Return whether bytecode that stores the contents `after` leaves the object with the same contents as eager mode.
 
-        Args:
-            after: The contents that Dynamo tracks at the end.
-            clears: Whether the bytecode removes the old contents first; otherwise it updates the dict or set.
+        `clears` is whether the bytecode removes the old contents first; otherwise it updates the dict or set.
         """
         if self.bounded is not None:
             return self.bounded.is_left_by(after.tokens())
@@ -92,12 +90,8 @@ class EffectLog:
     def call(self, container: Any, method: str, *, is_used: bool) -> Callable[[], None] | None:
         """Prepare for a call of a method of a list or deque, and return a function to call when the method has ended.
 
-        That function records a mutation that Dynamo did not note. Returns None if the container is not tracked.
-
-        Args:
-            container: The variable of a list or deque.
-            method: The name of its method.
-            is_used: Whether traced code uses what the method returns.
+        That function records a mutation that Dynamo did not note. Returns None if the container is not tracked. `is_used` is
+        whether traced code uses what the method returns.
         """
         tracked = self._by_id.get(id(container))
         if tracked is None:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from dynx._torch.side_effects.contents import container_of
 from dynx._torch.side_effects.frame_effects import DELETED, RawEffect, before_of, is_new, name_of
 from dynx._torch.tracing.render import show, show_value
 from dynx._torch.tracing.stack import StackParts
-from dynx._torch.tracing.variables import is_kind
-
-
-class Modified(NamedTuple):
-    """The changes of an object by traced code so far: whether its contents changed, and the names of changed attributes."""
-
-    items: bool
-    attributes: tuple[str, ...]
+from dynx._torch.tracing.variables import container_of, is_kind
 
 
 def effects(tx: Any) -> tuple[RawEffect, ...]:
@@ -43,10 +35,10 @@ def effects(tx: Any) -> tuple[RawEffect, ...]:
     return tuple(found)
 
 
-def modified(tx: Any, variable: Any) -> Modified:
-    """Return what the traced code has changed of a variable's object so far."""
+def modified(tx: Any, variable: Any) -> tuple[bool, tuple[str, ...]]:
+    """Return whether traced code has changed the contents of a variable's object so far, and which attributes."""
     side_effects = tx.output.side_effects
-    return Modified(_has_new_items(side_effects, variable), tuple(side_effects.store_attr_mutations.get(variable, ())))
+    return _has_new_items(side_effects, variable), tuple(side_effects.store_attr_mutations.get(variable, ()))
 
 
 def _has_new_items(side_effects: Any, variable: Any) -> bool:

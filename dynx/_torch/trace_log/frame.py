@@ -4,7 +4,7 @@ The state before each instruction is a row of the trail (`dynx._bytecode.trail`)
 text says what may change it (`value_text`). What an instruction can have changed is limited: one that only moves values changes
 no text; one that adds no guard has realized no lazy variable; one that adds no graph node has changed no tensor.
 
-Torch: `stack` and `symbolic_locals` of `InstructionTranslatorBase`; alike in 2.11, 2.13 and 2.15.
+Torch: `stack` and `symbolic_locals` of `InstructionTranslatorBase`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Measure the tracing time, graph nodes, guards and exceptions of each source line that Dynamo traces.
 
 Torch: `InstructionTranslatorBase.step` traces one instruction, including the functions that it inlines (a step);
-`OutputGraph.call_user_compiler` runs the backend within the step of the last instruction. Alike in 2.11, 2.13 and 2.15.
+`OutputGraph.call_user_compiler` runs the backend within the step of the last instruction.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -18,7 +19,7 @@ from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.cache.guard_failures import guard_source
 from dynx._torch.capabilities import hook_point
-from dynx._torch.trace_log.step_hook import StepHook
+from dynx._torch.trace_log.steps import StepHook
 from dynx._torch.tracing import translator
 from dynx._torch.tracing.stack import RawFrame
 
@@ -63,7 +64,7 @@ class RawAttempt:
 
     trace_id: translator.TraceId
     root: RawFrame
-    lines: dict[Line, RawLine] = field(default_factory=dict)
+    lines: dict[Line, RawLine] = field(default_factory=lambda: defaultdict(RawLine))
     backend: float = 0.0  # seconds
 
     def finish_nodes(self) -> None:
@@ -150,7 +151,7 @@ class TracingClock(Handle):
             if output.graph._root._prev is not state.newest:
                 self._take_nodes(state, enclosing)
         else:
-            self._newest_of(output).setdefault(output.graph, output.graph._root._prev)
+            vars(output)[self._name].newest.setdefault(output.graph, output.graph._root._prev)
         outer = (enclosing, len(output.shape_env.guards), state.inner, state.requested)
         state.tx, state.inner, state.requested, state.failed = tx, 0.0, [], None
         state.depth += 1
@@ -159,7 +160,7 @@ class TracingClock(Handle):
     def _leave(self, state: _State, tx: Any, elapsed: float, outer: tuple[Any, ...]) -> None:
         enclosing, shapes, inner, requested = outer
         output = tx.output
-        line = _line(state, tx)
+        line = state.attempt.lines[tx.f_code, tx.lineno]
         line.instructions += 1
         line.seconds += elapsed - state.inner
         line.cumulative += elapsed
@@ -187,7 +188,7 @@ class TracingClock(Handle):
 
         Torch: nodes are a linked list whose root follows the last node; placeholders are inserted before the other nodes.
         """
-        graph, known = tx.output.graph, self._newest_of(tx.output)
+        graph, known = tx.output.graph, vars(tx.output)[self._name].newest
         newest, last = graph._root._prev, known.get(graph, graph._root)
         state.newest = newest
         if newest is last:
@@ -201,7 +202,7 @@ class TracingClock(Handle):
             if newest.op not in ("placeholder", "output"):
                 added.append(RawNode(str(newest.name), lines, weakref.ref(newest)))
             newest = newest._prev
-        _line(state, tx).nodes += reversed(added)
+        state.attempt.lines[tx.f_code, tx.lineno].nodes += reversed(added)
 
     def _around_backend(self, original: Callable[..., Any]) -> Callable[..., Any]:
         thread = self._thread
@@ -231,19 +232,6 @@ class TracingClock(Handle):
             self.attempts.append(progress.attempt)
         state.attempt = progress.attempt
 
-    def _newest_of(self, output: Any) -> dict[Any, Any]:
-        newest: dict[Any, Any] = vars(output)[self._name].newest
-        return newest
-
     def _guard_added(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         guard = args[1] if len(args) > 1 else kwargs["guard"]
         self._thread.state.requested.append((guard.create_fn_name(), guard_source(guard.originating_source)))
-
-
-def _line(state: _State, tx: Any) -> RawLine:
-    key = tx.f_code, tx.lineno
-    lines = state.attempt.lines
-    line = lines.get(key)
-    if line is None:
-        line = lines[key] = RawLine()
-    return line

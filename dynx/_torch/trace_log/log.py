@@ -1,7 +1,6 @@
 """Record the state of Dynamo's tracer before each instruction, without changing the trace, as rows of a `Trail`.
 
-Torch: `current_instruction`, `instruction_pointer` and `instructions` of `InstructionTranslatorBase`; alike in 2.11, 2.13 and
-2.15.
+Torch: `current_instruction`, `instruction_pointer` and `instructions` of `InstructionTranslatorBase`.
 """
 
 from __future__ import annotations

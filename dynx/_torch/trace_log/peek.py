@@ -170,7 +170,7 @@ def peek(tx: Any, variable: Any) -> Any:
         values = [peek(tx, item) for item in items]
         return tuple(values) if is_kind(variable, "TupleVariable", "SizeVariable") else values
     if isinstance(items, dict):
-        return {_key(tx, key): peek(tx, item) for key, item in items.items()}
+        return {peek(tx, getattr(key, "vt", key)): peek(tx, item) for key, item in items.items()}
     real = next((vars(variable)[name] for name in ("value", "fn") if vars(variable).get(name) is not None), None)
     return Unknown(show(tx, variable)) if real is None else held(tx, real)
 
@@ -197,8 +197,7 @@ def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
     """Return the attributes that traced code has set on an object. Torch: `SideEffects` finds the object's variable by id()."""
     side_effects = tx.output.side_effects
     variable = side_effects.id_to_variable.get(id(real))
-    mutations: Mapping[str, Any] = side_effects.store_attr_mutations.get(variable, {})
-    return mutations
+    return side_effects.store_attr_mutations.get(variable, {})
 
 
 def _number(number: Any) -> Any:
@@ -208,7 +207,3 @@ def _number(number: Any) -> Any:
         return number
     hint = getattr(node, "_hint", None)
     return Unknown(str(node.expr)) if hint is None else hint
-
-
-def _key(tx: Any, key: Any) -> Any:
-    return peek(tx, getattr(key, "vt", key))

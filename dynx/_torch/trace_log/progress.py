@@ -1,11 +1,12 @@
 """Record a tracing attempt's graph nodes and guards so far, and the exception that traced code raises or handles, in a `Trail`.
 
 Torch: `exn_vt_stack` of `InstructionTranslatorBase`, which the frames of an attempt share, `graph` and `guards` of
-`OutputGraph`; alike in 2.11, 2.13 and 2.15.
+`OutputGraph`.
 """
 
 from __future__ import annotations
 
+import operator
 from array import array
 from dataclasses import dataclass
 from functools import cache
@@ -14,15 +15,15 @@ from typing import Any
 
 from dynx._bytecode.trail import NOTHING, Attempt, Trail
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.trace_log.node_effects import may_change_tensors
 from dynx._torch.trace_log.value_text import OPEN, TENSOR, ValueTexts
 from dynx._torch.tracing.render import show
+
+_KNOWN = frozenset({"torch", "torch._C", "torch._C._nn", "torch.functional", "torch.nn.functional", "_operator"})
+_IN_PLACE = frozenset({"setitem", "delitem", *(name for name in dir(operator) if name[0] == "i" and name[1:] in dir(operator))})
 
 
 @dataclass(slots=True)
 class _LoggedGraph:
-    """A graph of the attempt as recorded in the trail."""
-
     number: int  # index of the graph in the trail
     indices: dict[Any, int]  # index of each node in the recorded graph
     newest_input: Any  # last placeholder node, or the root
@@ -145,7 +146,7 @@ class AttemptProgress:
             log.append(self._trail.text(_node_text(node)))
             if node.op == "placeholder":
                 logged.newest_input = node
-            may_change_text = may_change_text or may_change_tensors(node)
+            may_change_text = may_change_text or _may_change_tensors(node)
         return may_change_text
 
     def _read_guards(self, guards: Any, requested_by: int) -> None:
@@ -161,6 +162,24 @@ class AttemptProgress:
         if handled._current_exception is not None:
             return self._trail.text(f"raised {show(tx, handled._current_exception)}")
         return self._trail.text(f"handling {show(tx, handled[-1])}")
+
+
+def _may_change_tensors(node: Any) -> bool:
+    """Return whether a graph node may change the sizes, the dtype or requires_grad of an existing tensor.
+
+    Torch: in-place operations have names that end with an underscore, or are in-place functions of `operator`. Operations of
+    `nn.functional` with `inplace=True` change values only, and Dynamo breaks the graph if `out` would be resized. Operations of
+    other modules (higher-order operators, custom operators) may do anything.
+    """
+    if node.op in ("placeholder", "get_attr"):
+        return False
+    if node.op == "call_method":
+        name = node.target
+    elif node.op == "call_function" and (getattr(node.target, "__module__", "") or "torch") in _KNOWN:
+        name = getattr(node.target, "__name__", "_")
+    else:
+        return True
+    return name.endswith("_") or (name in _IN_PLACE and node.op == "call_function")
 
 
 def _node_text(node: Any) -> str:

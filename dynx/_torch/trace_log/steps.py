@@ -1,7 +1,7 @@
-"""Find the innermost symbolic frame when a graph breaks.
+"""Wrap the method with which Dynamo traces one instruction, and find the innermost symbolic frame when a graph breaks.
 
-Torch: `InstructionTranslatorBase.step` is called for each instruction of each frame; an inlined frame is traced inside a step
-of its caller. Alike in 2.11, 2.13 and 2.15.
+Torch: `convert_frame.trace_frame` is one tracing attempt, and calls `InstructionTranslatorBase.step` for each instruction of
+each frame; an inlined frame is traced inside a step of its caller.
 """
 
 from __future__ import annotations
@@ -9,11 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dynx._bytecode.large_frame import call_in_large_frame
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
-from dynx._torch.trace_log.step_hook import StepHook
 from dynx._torch.tracing import translator
+
+
+class StepHook(Handle):
+    """A handle that replaces `step` by the result of `make(original)`, which must just call `original` after `remove()`."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        self._handles = hooks.wrap(hook_point("step"), make, passes_on=True), room_for_frames()
+
+    def remove(self) -> None:
+        """Remove the wrapper."""
+        for handle in self._handles:
+            handle.remove()
+
+
+def room_for_frames() -> hooks.Wrapping:
+    """Reserve memory for Python's frames (see `large_frame`) in each tracing attempt, until the handle is removed.
+
+    A hook of traced instructions or frames makes the stack deeper; the reserved memory saves more time than the hook costs.
+    """
+    return hooks.wrap(
+        hook_point("attempt"), lambda original: lambda *args, **kwargs: call_in_large_frame(original, args, kwargs)
+    )
+
 
 # takes the error and the translators that it passed, innermost first, each with its stack before the instruction
 OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]
@@ -76,8 +99,7 @@ def break_errors() -> tuple[type[BaseException], ...]:
 
 def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
     """Return the error in the arguments of `log_graph_break`, which torch calls for an error that `step` does not raise."""
-    error: BaseException = kwargs["exc"] if "exc" in kwargs else args[3]
-    return error
+    return kwargs["exc"] if "exc" in kwargs else args[3]
 
 
 def is_new(error: BaseException, watcher: Any) -> bool:
@@ -90,6 +112,4 @@ def is_new(error: BaseException, watcher: Any) -> bool:
 
 
 def _watchers_of(error: BaseException) -> list[Any]:
-    """Return the list of watchers that got an error, which is stored on the error itself."""
-    watchers: list[Any] = error.__dict__.setdefault("_dynx_seen", [])
-    return watchers
+    return error.__dict__.setdefault("_dynx_seen", [])  # stored on the error itself

@@ -4,7 +4,7 @@ A text changes when the traced code mutates the value, or when torch realizes it
 level of a text says what may change it: FIXED nothing; TENSOR an operation on a tensor; ITEMS also a mutation of a Python
 value; OPEN also torch realizing a lazy variable. Texts are stored in a `Trail` (`dynx._bytecode.trail`), which numbers them.
 
-Torch: `LazyVariableTracker._cache.vt` is the variable behind a lazy one that torch has realized; alike in 2.11, 2.13 and 2.15.
+Torch: `LazyVariableTracker._cache.vt` is the variable behind a lazy one that torch has realized.
 """
 
 from __future__ import annotations
@@ -29,14 +29,7 @@ from dynx._torch.tracing.render import (
     show_value,
     shown_fields,
 )
-from dynx._torch.tracing.variables import (
-    cell_content,
-    class_may_hold_items,
-    example_of,
-    is_kind,
-    items_of,
-    untouched_value,
-)
+from dynx._torch.tracing.variables import cell_content, class_may_hold_items, example_of, is_kind, items_of, untouched_value
 
 # levels: what may change a text. FIXED: nothing; TENSOR: an operation on a tensor; ITEMS: also a mutation of a Python value;
 # OPEN: also torch realizing a lazy variable
@@ -86,8 +79,7 @@ class ValueTexts:
 
         Containers are shown `depth` levels deep.
         """
-        cls: Any = type(value)
-        return READERS[cls](self, tx, value, depth)
+        return READERS[type(value)](self, tx, value, depth)
 
     def may_have_changed(self, level: int) -> None:
         """Invalidate the cached texts of this level and of higher levels: they are rendered again when they are read."""
@@ -118,8 +110,7 @@ class ValueTexts:
     def _of_attribute(self, tx: Any, variable: Any, depth: int) -> Text:
         """Return the text of a bound method on the stack, such as `x.sum`, which the next instructions call."""
         obj = variable.obj
-        cls: Any = type(obj)
-        text, kind = READERS[cls](self, tx, obj, 1)
+        text, kind = READERS[type(obj)](self, tx, obj, 1)
         name = attribute_name(variable)
         number = self._attributes.get((text, name))
         if number is None:
@@ -133,8 +124,7 @@ class ValueTexts:
     def _of_lazy(self, tx: Any, variable: Any, depth: int) -> Text:
         realized = variable._cache.vt
         if realized is not None:
-            cls: Any = type(realized)
-            return READERS[cls](self, tx, realized, depth)
+            return READERS[type(realized)](self, tx, realized, depth)
         unrealized = self._unrealized.get(id(variable) + depth)
         if unrealized is None:
             text = self.number(show_value(untouched_value(variable), depth)), OPEN
@@ -187,8 +177,7 @@ class ValueTexts:
 
         def show_member(member: Any, levels: int) -> str:
             nonlocal kind
-            cls: Any = type(member)
-            text = READERS[cls](self, tx, member, levels)
+            text = READERS[type(member)](self, tx, member, levels)
             if text[1] != FIXED:
                 changing.append((member, levels, text))
                 kind = max(kind, text[1])

@@ -180,10 +180,9 @@ def _specialize(variable: Any) -> None:
 
 def _python_type(variable: Any) -> type | None:
     try:
-        kind: type = variable.python_type()
+        return variable.python_type()
     except NotImplementedError:
         return None
-    return kind
 
 
 def _referenced_by(value: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """Make Dynamo run a Python function at compile time when traced code calls a marker object.
 
 Dynamo represents the marker by a subclass of `VariableTracker`, which it finds in the table `VariableBuilder._id_dispatch()` by
-the marker's id. `substitute_in_graph` adds entries to that table too; nothing is patched. Alike in 2.11, 2.13 and 2.15.
+the marker's id. `substitute_in_graph` adds entries to that table too; nothing is patched.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def constant(value: Any) -> Any:
 
 def sequence(kind: type, items: list[Any]) -> Any:
     """Return the `VariableTracker` of a list or tuple whose items are symbolic variables."""
-    if kind is tuple:
-        return TupleVariable(items)
-    return ListVariable(items, mutation_type=ValueMutationNew())
+    return TupleVariable(items) if kind is tuple else ListVariable(items, mutation_type=ValueMutationNew())
 
 
 def is_literal(value: Any) -> bool:

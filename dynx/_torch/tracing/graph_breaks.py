@@ -41,7 +41,7 @@ def read_break(reason: str, error: Any) -> RawBreak:
     """Read a graph break from the arguments of `InstructionTranslatorBase.log_graph_break`.
 
     Torch: `Unsupported.gb_type`, `.msg`, `.real_stack`, `.skip_frame`; 2.11 does not set `skip_frame` on every path, so
-    the text of `reason` is checked too. The parts of the message are read from its text, which is alike in 2.11, 2.13 and 2.15.
+    the text of `reason` is checked too. The parts of the message are read from its text, which is alike in all versions.
     """
     from torch._dynamo import config
 

@@ -1,7 +1,7 @@
 """Read the code of each graph that Dynamo passes to a backend, line by line with the user's stack.
 
-Torch: `OutputGraph.call_user_compiler(gm, …)`, `torch.fx.Graph.python_code` and `Node.stack_trace`, alike in 2.11, 2.13 and
-2.15. `GraphModule.code` is not read: it compiles a module that torch left uncompiled (`_LazyGraphModule`).
+Torch: `OutputGraph.call_user_compiler(gm, …)`, `torch.fx.Graph.python_code` and `Node.stack_trace`. `GraphModule.code` is not
+read: it compiles a module that torch left uncompiled (`_LazyGraphModule`).
 """
 
 from __future__ import annotations
@@ -43,13 +43,8 @@ def code_lines(graph: Any, shape_env: Any = None) -> list[RawCodeLine]:
     If the graph's `ShapeEnv` is given, long names of symbols are shortened by `short_names`.
     """
     stacks = {node.name: node.stack_trace for node in graph.nodes}
-    lines = str(graph.python_code("self").src).strip().splitlines()
-    return [RawCodeLine(short_names(line, shape_env), _stack(stacks.get(_assigned(line)))) for line in lines]
-
-
-def _assigned(line: str) -> str:
-    match = _ASSIGNED.match(line)
-    return match[1] if match else ""
+    lines = ((line, _ASSIGNED.match(line)) for line in str(graph.python_code("self").src).strip().splitlines())
+    return [RawCodeLine(short_names(line, shape_env), _stack(stacks.get(name[1]) if name else None)) for line, name in lines]
 
 
 def _stack(text: str | None) -> tuple[RawFrame, ...]:

@@ -14,10 +14,7 @@ Action = Callable[[Any], None]  # takes the translator
 
 
 def steps_of(code: CodeType) -> list[Step]:
-    """Return the instructions of a user's function as Dynamo traces them.
-
-    Torch: `bytecode_transformation.cleaned_instructions`.
-    """
+    """Return the instructions of a user's function as Dynamo traces them."""
     from torch._dynamo.bytecode_transformation import cleaned_instructions
 
     return [
@@ -26,10 +23,7 @@ def steps_of(code: CodeType) -> list[Step]:
 
 
 def original_code(code: CodeType) -> CodeType:
-    """Return the code object that the user wrote: for a resume function, that of the function it resumes.
-
-    Torch: `ContinueExecutionCache.generated_code_metadata`.
-    """
+    """Return the code object that the user wrote: for a resume function, that of the function it resumes."""
     from torch._dynamo.resume_execution import ContinueExecutionCache
 
     if code not in ContinueExecutionCache.generated_code_metadata:
@@ -60,12 +54,8 @@ def resumes_at(tx: Any) -> int | None:
     if not tx.f_code.co_name.startswith("torch_dynamo_resume_in_"):
         return None
     prologue = [index for index, inst in enumerate(tx.instructions) if inst.argval == "__is_tracing_resume_prologue"]
-    jump = (
-        next((inst for inst in tx.instructions[prologue[-1] + 1 :] if inst.opname.startswith("JUMP")), None)
-        if prologue
-        else None
-    )
-    return int(tx.indexof[jump.target]) if jump is not None else None
+    behind = tx.instructions[prologue[-1] + 1 :] if prologue else ()
+    return next((int(tx.indexof[inst.target]) for inst in behind if inst.opname.startswith("JUMP")), None)
 
 
 def at_instructions(tx: Any, actions: Mapping[int, Sequence[Action]]) -> None:

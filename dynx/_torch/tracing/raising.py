@@ -12,10 +12,7 @@ from dynx.errors import ComptimeFailed
 
 
 def graph_break(message: str) -> NoReturn:
-    """Break the graph at the instruction that Dynamo is tracing.
-
-    Torch: `exc.unimplemented`, whose keyword arguments are the same in 2.11, 2.13 and 2.15.
-    """
+    """Break the graph at the instruction that Dynamo is tracing."""
     from torch._dynamo import exc
 
     unimplemented: Callable[..., NoReturn] = exc.unimplemented
@@ -38,8 +35,7 @@ def visible_to_user(text: str, kind: Any = ComptimeFailed, *also: Any) -> Except
     """Return an exception that reaches the user as it is, an instance of the classes `kind` and `also`.
 
     Dynamo wraps most exceptions that are raised while it traces in `InternalTorchDynamoError`, but not `ShortenTraceback`, from
-    which the returned exception inherits too. The user sees its traceback from the caller of this function on. Alike in 2.11,
-    2.13 and 2.15.
+    which the returned exception inherits too. The user sees its traceback from the caller of this function on.
     """
     return _unwrapped_class(kind, *also)(text, sys._getframe(1))
 

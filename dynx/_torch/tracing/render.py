@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
@@ -43,25 +43,17 @@ _BRACKETS: Mapping[str, tuple[str, str]] = {
 _DETAILS: Mapping[Any, Any] = {deque: deque.__dict__["maxlen"], defaultdict: defaultdict.__dict__["default_factory"]}
 _CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
 # ways to render a variable, with the variable classes for each; subclasses count too
-_MANNERS: Mapping[str, frozenset[str]] = {
-    "lazy": frozenset({"LazyVariableTracker"}),
-    "cell": frozenset({"CellVariable"}),
-    "constant": frozenset({"ConstantVariable"}),
-    "null": frozenset({"NullVariable", "DeletedVariable"}),
-    "function": frozenset(
-        {
-            "BaseUserFunctionVariable",
-            "BuiltinVariable",
-            "BaseBuiltinVariable",
-            "SkipFunctionVariable",
-            "BaseTorchVariable",
-            "PolyfilledFunctionVariable",
-        }
-    ),
-    "attribute": frozenset({"GetAttrVariable", "CallMethodVariable"}),  # the latter from 2.15 on
-    "module": frozenset({"PythonModuleVariable"}),
-    "class": frozenset({"UserDefinedClassVariable"}),
-    "super": frozenset({"SuperVariable"}),
+_MANNERS: Mapping[str, set[str]] = {
+    "lazy": {"LazyVariableTracker"},
+    "cell": {"CellVariable"},
+    "constant": {"ConstantVariable"},
+    "null": {"NullVariable", "DeletedVariable"},
+    "function": {"BaseUserFunctionVariable", "BuiltinVariable", "BaseBuiltinVariable", "SkipFunctionVariable"}
+    | {"BaseTorchVariable", "PolyfilledFunctionVariable"},
+    "attribute": {"GetAttrVariable", "CallMethodVariable"},  # the latter from 2.15 on
+    "module": {"PythonModuleVariable"},
+    "class": {"UserDefinedClassVariable"},
+    "super": {"SuperVariable"},
 }
 
 
@@ -91,11 +83,7 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
     items = items_of(variable)
     if items is None and not shown_fields(variable):
         return _show_other(variable)
-
-    def show_member(member: Any, levels: int) -> str:
-        return show(tx, member, levels)
-
-    return show_container(tx, variable, show_member, depth)
+    return show_container(tx, variable, partial(show, tx), depth)
 
 
 def show_container(tx: Any, variable: Any, show_member: Callable[[Any, int], str], depth: int) -> str:
@@ -262,7 +250,7 @@ def short_names(text: str, shape_env: Any) -> str:
     """Replace long symbol names of `dynx.symbols` in a text by their letter and the symbol's index in creation order: `s0`.
 
     Torch's own names, such as `s77`, are kept, so that they match TORCH_LOGS. Torch: `ShapeEnv.var_to_sources` has the symbols
-    in order of creation; alike in 2.11, 2.13 and 2.15.
+    in order of creation.
     """
     if shape_env is None or _LONG_NAME.search(text) is None:
         return text
@@ -286,8 +274,8 @@ def _show_symbol(number: Any) -> str:
 def _show_items(show_item: Callable[[Any, int], str], items: Any, cls: type, depth: int) -> str:
     name = "torch.Size" if cls.__name__ == "Size" else cls.__name__
     opening, closing = _BRACKETS.get(name, (f"{name}(", ")"))
-    is_mapping = isinstance(items, dict) and any(not _is_set_entry(value) for value in items.values())
-    if isinstance(items, dict) and (is_mapping or issubclass(cls, Mapping)):
+    has_values = isinstance(items, dict) and (issubclass(cls, Mapping) or not all(map(_is_set_entry, items.values())))
+    if has_values:
         opening, closing = ("{", "}") if name == "dict" else (f"{name}({{", "})")
     if not items:
         return f"{name}()" if name in ("set", "frozenset") else f"{opening}{closing}"
@@ -296,7 +284,7 @@ def _show_items(show_item: Callable[[Any, int], str], items: Any, cls: type, dep
     shown = []
     for item in list(items)[:MAX_ITEMS]:
         text = show_item(_key(item), depth - 1)
-        if isinstance(items, dict) and (is_mapping or issubclass(cls, Mapping)):
+        if has_values:
             text += f": {show_item(items[item], depth - 1)}"
         shown.append(text)
     if len(items) > MAX_ITEMS:
@@ -325,13 +313,7 @@ def _show_other(variable: Any) -> str:
 
 def attribute_name(variable: Any) -> str:
     """Return the name of the attribute or method that a `GetAttrVariable` or `CallMethodVariable` reads."""
-    cls: Any = type(variable)
-    return str(variable.method_name if _has_method_name(cls) else variable.name)
-
-
-@cache
-def _has_method_name(cls: Any) -> bool:
-    return "CallMethodVariable" in class_names(cls)
+    return str(variable.method_name if is_kind(variable, "CallMethodVariable") else variable.name)
 
 
 def _function_name(variable: Any) -> str:

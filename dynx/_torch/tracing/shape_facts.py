@@ -1,7 +1,7 @@
 """Assert or assume conditions on symbolic numbers in traced code, and add custom guards.
 
-Torch: `SymNode.expect_true`, `ShapeEnv.axioms`, `constrain_range`, and `GuardManager.add_lambda_guard` on the root of the
-guard tree; alike in 2.11, 2.13 and 2.15.
+Torch: `SymNode.expect_true`, `ShapeEnv.axioms`, `constrain_range`, and `GuardManager.add_lambda_guard` on the root of the guard
+tree.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from torch.fx.experimental.symbolic_shapes import constrain_range, is_concrete_b
 from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import OptimizedPythonReferenceAnalysis
+
+from dynx._torch.tracing.translator import before_backend
 
 _ASSERTION = re.compile(r"^Runtime assertion failed for expression (?P<expr>.*) on node '")
 
@@ -45,7 +47,7 @@ def holds_now(condition: Any) -> bool | None:
 def known(number: Any) -> bool | None:
     """Return whether a symbolic condition holds, or a symbolic number is nonzero, if torch can prove it; else None.
 
-    Torch: `statically_known_true`, alike in 2.11, 2.13 and 2.15; it uses ranges and axioms, never a hint, and adds no guard.
+    Torch: `statically_known_true`; it uses ranges and axioms, never a hint, and adds no guard.
     """
     holds = number if isinstance(number, torch.SymBool) else number != 0
     if is_concrete_bool(holds) or statically_known_true(holds):
@@ -68,10 +70,7 @@ def text_of(value: Any) -> str | None:
 
 
 def values_now(number: Any) -> dict[str, Any]:
-    """Return the values in this call of the backed symbols in a symbolic number, by their names.
-
-    Torch: `ShapeEnv.backed_var_to_val`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the values in this call of the backed symbols in a symbolic number, by their names."""
     if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return {}
     hints = number.node.shape_env.backed_var_to_val
@@ -158,10 +157,7 @@ def bound(tx: Any, number: Any, low: int | None, high: int | None, message: str)
 
 
 def symbols_of(*numbers: object) -> frozenset[Any]:
-    """Return the free symbols of symbolic numbers such as sizes; plain numbers have none.
-
-    Torch: `SymNode.expr`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return the free symbols of symbolic numbers such as sizes; plain numbers have none. Torch: `SymNode.expr`."""
     symbolic = (number for number in numbers if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)))
     return frozenset(symbol for number in symbolic for symbol in number.node.expr.free_symbols)
 
@@ -221,20 +217,14 @@ def _changed_bounds(shape_env: Any, symbols: list[Any], before: dict[Any, Any]) 
 
 
 def _explain_assertions(tx: Any, expressions: set[str], message: str) -> None:
-    """Replace torch's text by `message` in the runtime assertions of these expressions, before the backend gets the graph.
+    """Replace torch's text by `message` in the runtime assertions of these expressions, before the backend gets the graph."""
 
-    Replaces `call_user_compiler` on this attempt's `OutputGraph` object, not on the class.
-    """
-    output = tx.output
-    compile_graph = output.call_user_compiler
-
-    def call_user_compiler(graph_module: Any, *args: Any, **kwargs: Any) -> Any:
+    def explain(graph_module: Any) -> None:
         for node in graph_module.graph.nodes:
             text = node.args[1] if "_assert_scalar" in str(node.target) and len(node.args) > 1 else None
             match = _ASSERTION.match(text) if isinstance(text, str) else None
             if match is not None and match["expr"] in expressions:
                 node.args = (node.args[0], f"{message}  [{match['expr']}]")
         graph_module.recompile()
-        return compile_graph(graph_module, *args, **kwargs)
 
-    output.call_user_compiler = call_user_compiler
+    before_backend(tx.output, explain)

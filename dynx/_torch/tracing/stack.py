@@ -23,8 +23,8 @@ StackParts = tuple[tuple[Any, ...], tuple[str, int | None, str] | None]
 def stack_parts() -> StackParts | None:
     """Return the user's stack at the line being traced as torch stores it; None when Dynamo traces nothing.
 
-    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. This function runs
-    for every guard: `TracingContext.extract_stack()`, which returns the same stack, takes ten times as long.
+    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`. This function runs for every guard:
+    `TracingContext.extract_stack()`, which returns the same stack, takes ten times as long.
     """
     from torch._guards import TracingContext
 

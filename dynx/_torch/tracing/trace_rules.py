@@ -14,7 +14,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 def why_not_traced(function: Any) -> str | None:
     """Return why torch's trace rules keep Dynamo from tracing the body of a function; None if they do not.
 
-    Torch: `trace_rules.lookup`, which returns the class of the symbolic variable of a function; alike in 2.11, 2.13 and 2.15.
+    Torch: `trace_rules.lookup`, which returns the class of the symbolic variable of a function.
     """
     from torch._dynamo import trace_rules
 
@@ -22,9 +22,7 @@ def why_not_traced(function: Any) -> str | None:
     name = variable_class.__name__ if variable_class is not None else ""
     if "InGraph" in name:
         return "Dynamo puts its calls into the graph"
-    if "Skip" in name:
-        return "torch's trace rules skip it"
-    return None
+    return "torch's trace rules skip it" if "Skip" in name else None
 
 
 def why_never_traced(function: FunctionType) -> str | None:
@@ -51,8 +49,7 @@ def not_traced(function: Call) -> Call:
     """Wrap a function so that Dynamo does not trace it: compiled code that calls it breaks the graph and runs it eagerly."""
     import torch
 
-    disabled: Call = torch.compiler.disable(function)
-    return disabled
+    return torch.compiler.disable(function)
 
 
 def is_disabled(function: Any) -> bool:
@@ -68,10 +65,7 @@ def is_compiled_callable(function: Any) -> bool:
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Return whether a code object has entries in torch's cache, which run without tracing the function again.
-
-    Torch: `eval_frame._debug_get_cache_entry_list`, alike in 2.11, 2.13 and 2.15.
-    """
+    """Return whether a code object has entries in torch's cache, which run without tracing the function again."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
     return bool(_debug_get_cache_entry_list(code))

@@ -1,6 +1,6 @@
 """Read the instruction that Dynamo is tracing, and the state of its symbolic frame.
 
-Torch: attributes of `InstructionTranslatorBase` (`tx`) and of its `OutputGraph`, alike in 2.11, 2.13 and 2.15.
+Torch: attributes of `InstructionTranslatorBase` (`tx`) and of its `OutputGraph`.
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ def in_subgraph(tx: Any) -> bool:
     from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
     output = tx.output
-    if output.current_tracer is not output.root_tracer:
-        return True
-    return len(retrieve_all_functorch_interpreters()) > len(output.functorch_layers)
+    has_transform = len(retrieve_all_functorch_interpreters()) > len(output.functorch_layers)
+    return output.current_tracer is not output.root_tracer or has_transform
 
 
 def disassembly(tx: Any) -> str:
@@ -103,20 +102,20 @@ def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
 
     def cleanup() -> None:
         if sys._getframe(2).f_code.co_name == "compile_and_call_fx_graph":
-            _before_backend(output, lambda: output.add_cleanup_hook(call))
+            before_backend(output, lambda gm: output.add_cleanup_hook(call))
         else:
             call()
 
     output.add_cleanup_hook(cleanup)
 
 
-def _before_backend(output: Any, call: Callable[[], None]) -> None:
-    """Call a function when an OutputGraph is about to call the backend."""
+def before_backend(output: Any, call: Callable[[Any], None]) -> None:
+    """Call a function with each graph that an OutputGraph is about to pass to the backend; replaces a method of that object."""
     compile_graph = output.call_user_compiler
 
-    def call_user_compiler(*args: Any, **kwargs: Any) -> Any:
-        call()
-        return compile_graph(*args, **kwargs)
+    def call_user_compiler(gm: Any, *args: Any, **kwargs: Any) -> Any:
+        call(gm)
+        return compile_graph(gm, *args, **kwargs)
 
     output.call_user_compiler = call_user_compiler
 
@@ -135,10 +134,7 @@ def can_break_here(tx: Any) -> bool:
 
 
 def has_nothing_to_compile(raised: BaseException) -> bool:
-    """Return whether an exception means that torch skips a frame because it contains no operations.
-
-    Torch: a `SkipFrame` with the text "No ops traced", alike in 2.11, 2.13 and 2.15.
-    """
+    """Return whether an exception means that torch skips a frame because it contains no operations."""
     return type(raised).__name__ == "SkipFrame" and "No ops traced" in str(raised)
 
 

@@ -27,11 +27,6 @@ def settled(variable: Any) -> Any:
 def is_lazy(variable: Any) -> bool:
     """Return whether a variable is a `LazyVariableTracker`, realized or not; `isinstance` would realize it."""
     cls: Any = type(variable)
-    return _is_lazy_class(cls)
-
-
-@cache
-def _is_lazy_class(cls: Any) -> bool:
     return "LazyVariableTracker" in class_names(cls)
 
 
@@ -85,23 +80,16 @@ def source_of(variable: Any) -> str | None:
 
 
 def example_of(variable: Any) -> Any | None:
-    """Return the fake tensor or symbolic number of a variable that is in the graph, else None.
-
-    Torch: `.proxy.node.meta["example_value"]`, the same in 2.11, 2.13 and 2.15.
-    """
+    """Return the fake tensor or symbolic number of a variable that is in the graph, else None."""
     variable = settled(variable)
     cls: Any = type(variable)
-    if _is_lazy_class(cls):
+    names = class_names(cls)
+    if "LazyVariableTracker" in names:
         return None
-    if _is_number_class(cls):
+    if "SymNodeVariable" in names:
         return variable.sym_num
     proxy = stored(variable, "proxy")
     return None if proxy is None else proxy.node.meta.get("example_value")
-
-
-@cache
-def _is_number_class(cls: Any) -> bool:
-    return "SymNodeVariable" in class_names(cls)
 
 
 def cell_content(tx: Any, variable: Any) -> Any | None:
@@ -120,8 +108,7 @@ def cell_content(tx: Any, variable: Any) -> Any | None:
 def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
     """Return the variables in a built-in container, None for anything else.
 
-    Torch: `.items`, a list for sequences and a dict for mappings and sets. Subclasses of containers store theirs in
-    `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` (2.11), in `_base_vt` (2.13), or in an inherited `.items` (2.15).
+    Torch: `.items`, a list for sequences and a dict for mappings and sets, of the variable that `container_of` returns.
     """
     if not may_hold_items(variable):
         return None
@@ -131,11 +118,21 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
             return items
         if isinstance(items, tuple):
             return list(items)
+    container = container_of(variable)
+    return None if container is variable else items_of(container)
+
+
+def container_of(variable: Any) -> Any:
+    """Return the variable that holds the items of a container: for a subclass of a built-in container, the variable inside it.
+
+    Torch: `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` of a `UserDefinedObjectVariable` in 2.11, `_base_vt` in 2.13; in
+    2.15 the variable inherits from that of the built-in container.
+    """
     for name in ("_base_vt", "_list_vt", "_dict_vt", "_set_vt", "_tuple_vt"):
         inner = stored(variable, name)
         if inner is not None:
-            return items_of(inner)
-    return None
+            return inner
+    return variable
 
 
 def may_hold_items(variable: Any) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from dynx._reading.user_location import frame_of_call
-from dynx._torch.ops.storage_guard import StorageGuard, storage_guard
+from dynx._torch.ops.liveness import StorageGuard, storage_guard
 
 ReturnAliases = Callable[[], list[torch.Tensor]]
 

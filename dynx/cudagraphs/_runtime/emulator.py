@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dynx._reading.tensors import tensors_in
 from dynx._reading.user_location import call_site
-from dynx._torch.ops.capturing import report_as_capturing
+from dynx._torch.ops.cuda_graphs import report_as_capturing
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
 from dynx.cudagraphs._operator_mode import OperatorMode
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, capturing_threads, exclusive_capture

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from dynx._torch import hooks
-from dynx._torch.cache.entries import guards_of_result, with_resume_functions
+from dynx._torch.cache.entries import with_resume_functions
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.capabilities import hook_point
-from dynx._torch.compilation.frame import compile_call
+from dynx._torch.compilation.frame import compile_call, guards_of
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.compilation.wrappers import is_shared
 from dynx._torch.hooks import After
@@ -84,7 +84,7 @@ def on_compiled(owner: CacheOwner, listener: Callable[[str, Any], None], *, what
             return None
 
         def after(result: Any, raised: BaseException | None) -> None:
-            guards = None if raised is not None else guards_of_result(result)
+            guards = None if raised is not None else guards_of(result)
             if guards is not None and owner.has(guards, call.code):
                 listener(call.id, guards)
 

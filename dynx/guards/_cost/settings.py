@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from dynx._reading.safe_read import resolve
 from dynx._torch.cache import dict_tags
 from dynx._torch.cache.guard_timing import GuardTimes
-from dynx._torch.cache.guard_tree import RawNode, is_builtin_module, is_module, is_tensor, is_tensor_value
+from dynx._torch.cache.guard_tree import RawNode, is_builtin_module, is_module, is_tensor
+from dynx._torch.tracing import render
 from dynx.records import GuardNode, GuardSetting
 
 IN_USE = "in use"
@@ -121,4 +122,4 @@ def _without_ambient(copy: Callable[[], float], times: GuardTimes) -> Callable[[
 def _guarded_values(root: RawNode, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> list[Any]:
     """List the dictionaries and tensors that have guards below `root`, the node of a module."""
     values = [resolve(node.source, locals, globals) for node in root.walk()]
-    return [value for value in values if type(value) is dict or is_tensor_value(value)]
+    return [value for value in values if type(value) is dict or render.is_tensor(value)]
