@@ -61,9 +61,9 @@ import os, sys
 command = [sys.executable, *{options!r}, *sys.argv[1:]]
 sys.path.insert(0, {folder!r})
 try:
-    from dynx.cli.worker import load
+    from dynx.cli.run import worker
     del sys.path[0]
-    run = load(sys.argv[1], sys.argv[2:], is_module={is_module!r}, settings={settings!r})
+    run = worker(sys.argv[1], sys.argv[2:], is_module={is_module!r}, settings={settings!r})
 except Exception as error:
     print(f"dynx does not watch this worker: {{type(error).__name__}}: {{error}}", file=sys.stderr, flush=True)
     os.execv(sys.executable, command)

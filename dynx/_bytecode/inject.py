@@ -17,15 +17,8 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
     """Inject a call of the global `name`, without arguments, at the beginning of a statement.
 
     The result of the call is discarded. Line numbers, exception table and stack size stay correct (the `bytecode` library
-    computes them).
-
-    Args:
-        code: The code object of a function; nested code objects are searched for the statement too.
-        name: The global to call.
-        statement: The statement; None for the beginning of the function.
-
-    Returns:
-        The new code object and the number of injected calls; `code` itself and 0 if it has no instruction of the statement.
+    computes them). The statement None is the beginning of the function; nested code objects are searched too. Returns the new
+    code object and the number of injected calls: `code` itself and 0 if it has no instruction of the statement.
     """
     body = Bytecode.from_code(code)
     targets = set(_call_indices(body, statement))

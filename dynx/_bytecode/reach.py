@@ -36,10 +36,7 @@ class Reach(NamedTuple):
 def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
     """Return whether torch can trace a statement of a file, judged by the source and the functions that are loaded now.
 
-    Args:
-        file: The source file.
-        statement: The statement.
-        why_not_traced: Returns why torch never traces a function; None if it may.
+    `why_not_traced` returns why torch never traces a function; None if it may.
     """
     codes = _codes("".join(linecache.getlines(file)), file)
     if codes is None:

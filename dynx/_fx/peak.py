@@ -24,10 +24,7 @@ def peak_of(gm: GraphModule, held: Collection[Node] = ()) -> Peak:
 
     A result is allocated by its node. Results and inputs are freed after the last node that uses them or a view of them, as in
     a boxed call. Outputs are kept. Views need no memory. Memory that an operator needs only while it runs is not counted.
-
-    Args:
-        gm: A graph of ATen operators with fake tensors in `meta["val"]`; a dynamic size counts with its hint.
-        held: Inputs that stay allocated in any case, such as parameters; they are not counted.
+    `held` are inputs that stay allocated in any case, such as parameters; they are not counted. A dynamic size has its hint.
     """
     nodes = list(gm.graph.nodes)
     memory = memory_of(gm)

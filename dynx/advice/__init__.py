@@ -7,17 +7,19 @@ begins with "dx"; `facts/` has helpers of the rules, and `findings/` groups reco
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from dynx.advice import rules
 from dynx.advice.facts.names import spoken
 from dynx.advice.findings import breaks, limits, recompiles
 from dynx.advice.findings.causes import causes
-from dynx.advice.pages import page
 from dynx.advice.rule import Loss
 from dynx.advice.rules import LOSS_RULES, RULES, RUN_RULES
 from dynx.advice.tried import with_trials
+from dynx.errors import UnknownRule
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.recompile import Reason
@@ -25,6 +27,9 @@ from dynx.records.run_records import RunRecords
 from dynx.records.saved import SavedGraph
 
 __all__ = ["RULES", "advise", "losses", "page", "rule_of_break", "rule_of_reason", "spoken"]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_PAGES = (_PACKAGE / "_pages", _PACKAGE.parent / "docs" / "rules")  # of the installed package, of a checkout
 
 
 def advise(run: RunRecords) -> tuple[Finding, ...]:
@@ -57,6 +62,15 @@ def rule_of_break(graph_break: GraphBreak) -> str | None:
     """Return the id of the advice rule that applies to a graph break, such as "DX201", or None."""
     rule = rules.rule_of_break(graph_break)
     return rule.id if rule is not None else None
+
+
+def page(rule: str) -> str:
+    """Return the documentation page of an advice rule such as "DX101", as Markdown. Raises UnknownRule if there is none."""
+    if re.fullmatch(r"DX\d{3}", rule):
+        for path in (folder / f"{rule}.md" for folder in _PAGES):
+            if path.is_file():
+                return path.read_text(encoding="utf-8")
+    raise UnknownRule(f"no rule has the id {rule}\n  list all rules: dynx rule")
 
 
 def losses(graph: SavedGraph) -> Iterator[tuple[str, Loss]]:

@@ -18,7 +18,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     run = function.watched(arguments, "guards")
 
     def run_and_inspect() -> int:
-        from dynx.guards._cache.by_name import inspect_named
+        from dynx.guards._cache.inspect import inspect_named
 
         return run(inspect_named)
 

@@ -7,8 +7,8 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.cli.progress import Progress
 from dynx.cli.run_file import DEFAULT, add_top
 from dynx.cli.screen import encodable, flush, show
+from dynx.records.location import short_path
 
 if TYPE_CHECKING:
     from dynx._run import Run
@@ -105,10 +106,34 @@ def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
 
         tools.append(PostMortem())
     if arguments.pgo is not None:
-        from dynx.cli.warm import WarmRun
-
-        tools.append(WarmRun(arguments.pgo))
+        tools.append(_warm(arguments.pgo))
     return tools
+
+
+def _warm(path: Path) -> AbstractContextManager[None]:
+    """Return a context manager for --pgo that says on stderr which functions have changed, and where the profile was saved.
+
+    The profile is read at once, so that an unreadable file ends the command before the program starts.
+    """
+    from dynx.pgo import warm_start
+    from dynx.pgo._apply import notice
+    from dynx.report._words import plural
+
+    profile = warm_start(path)
+    if text := notice(profile.matches):
+        sys.stderr.write(f"dynx: {text}\n")
+
+    @contextmanager
+    def entered() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            profile.remove()
+            if profile.learned is not None and profile.saved is not None:
+                functions = plural(len(profile.learned.frames), "function")
+                sys.stderr.write(f"dynx: profile of {functions} saved: {short_path(str(profile.saved))}\n")
+
+    return entered()
 
 
 def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | None, *, is_module: bool) -> int:
@@ -136,6 +161,19 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | N
         hide_our_frames()
         raise
     return 0
+
+
+def worker(target: str, arguments: Sequence[str], *, is_module: bool, settings: Mapping[str, Any]) -> Callable[[], int]:
+    """Load the program of a worker of torchrun or a similar launcher, a script or a module; return the function that runs it.
+
+    The worker writes a run file, and the launcher prints the report. `settings` are the keyword arguments of
+    `dynx.session.Watch`; `out` is a str. Raises UsageError if there is no such program.
+    """
+    from dynx.session import Watch
+
+    load, module = program.prepare(target, arguments, option="-m" if is_module else "")
+    ending = Ending(Watch(**{**settings, "out": Path(settings["out"])}), report=None)
+    return lambda: execute(load, module, ending, is_module=is_module)
 
 
 class Ending:

@@ -63,14 +63,10 @@ class Target:
 
 
 def resolve(target: Any, line: int | None) -> Target:
-    """Find the statement or function that the target of a probe or breakpoint names.
+    """Find the statement or function that the target of a probe or breakpoint names; `line` is a line in a callable's file.
 
-    Args:
-        target: A callable, a module class, `"file.py:12"`, `"file.py::function"` or `"module:function"`.
-        line: The number of a line in the file of a callable; None for the beginning of the callable.
-
-    Raises:
-        ProbeFailed: No probe can stop there; the second line of the message says what to do instead.
+    A target is a callable, a module class, `"file.py:12"`, `"file.py::function"` or `"module:function"`. Raises ProbeFailed if
+    no probe can stop there; the second line of its message says what to do instead.
     """
     if isinstance(target, str):
         file, colon, rest = target.rpartition(":")

@@ -21,10 +21,8 @@ from dynx.fix._plan import Plan, values_file
 class PlanInUse(AbstractContextManager["PlanInUse"]):
     """Context manager that applies a plan while the program runs, and then saves the global variables that the plan names.
 
-    Args:
-        path: The JSON file with the plan.
-        module: The `__main__` module of the program.
-        load: Returns the code of the main file; not called if the plan has a changed text of this file.
+    `path` is the JSON file with the plan, and `module` the `__main__` module of the program. `load` returns the code of the
+    main file; it is not called if the plan has a changed text of this file.
     """
 
     def __init__(self, path: Path, module: ModuleType, load: Callable[[], CodeType]) -> None:

@@ -31,14 +31,10 @@ class Tolerance:
 def difference(
     first: str, second: str, tolerance: Tolerance, varying: frozenset[int] = frozenset(), *, may_go_on: bool = False
 ) -> str | None:
-    """Return the first difference between two outputs, as a text for the user; None if they are the same.
+    """Return the first difference between the outputs without and with a fix, as a text for the user; None if there is none.
 
-    Args:
-        first: The output without the fix.
-        second: The output with the fix.
-        tolerance: How far numbers may differ.
-        varying: The positions of numbers that are not compared, from `varying_numbers`.
-        may_go_on: Whether the second output may be longer, because the program failed without the fix.
+    `varying` are the positions of numbers that are not compared, from `varying_numbers`. `may_go_on` is whether the second
+    output may be longer, because the program failed without the fix.
     """
     texts, others = (_NUMBER.split(_normalized(output)) for output in (first, second))
     line = 1

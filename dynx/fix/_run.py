@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from dynx.fix._prune import prune
 from dynx.fix._report import report_of
 from dynx.fix._search import Limits, Search, first_run, search
 from dynx.fix._source_file import write
-from dynx.fix._written_files import snapshot, written
 from dynx.records.fix_report import FixReport
 from dynx.records.trial import Events, Trial
+
+_MOST_FILES = 20_000  # that are looked at
+_OF_TOOLS = {"__pycache__", ".git", ".dynx", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
 def run(
@@ -62,12 +65,13 @@ def run(
     limits = limits or Limits()
     program.check()
     propose = rewritten(program) if in_files else experiments
-    files, started, began = snapshot(program), time.monotonic(), time.time()
+    files, started, began = _files(program), time.monotonic(), time.time()
     try:
         base = first_run(program, limits)
     except KeyboardInterrupt:
         raise UsageError("interrupted in the first run: no fix was tried") from None
-    new = written(files, snapshot(program))
+    now = _files(program)
+    new = tuple(sorted(path for path in files.keys() | now.keys() if files.get(path) != now.get(path)))
     _check(base, limits, () if allow_writes else new)
     state = Search(program, limits, propose, base, started=started)
     on_base(events_of(base.run), len(base.run.findings), base.seconds)
@@ -105,6 +109,24 @@ def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
     for file, text in report.sources.items():
         write(file, text)
     return tuple(report.sources)
+
+
+def _files(program: Program) -> Mapping[str, tuple[int, int]]:
+    """Return size and modification time of each file in the working directory and the folder of the program, by path.
+
+    What changes was written by the program, which would write it again in each trial.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for folder in dict.fromkeys((Path.cwd(), *([Path(program.target).absolute().parent] if not program.option else []))):
+        for place, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if name not in _OF_TOOLS]
+            for path in (os.path.join(place, name) for name in names):
+                if len(found) >= _MOST_FILES:
+                    return found
+                with suppress(OSError):
+                    state = os.stat(path)
+                    found[path] = state.st_size, state.st_mtime_ns
+    return found
 
 
 def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from dynx._handle import Handle
-from dynx._reading.user_location import call_site
+from dynx._reading.user_location import call_site, user_stacklevel
 from dynx._torch.autograd.partition import Partition, on_partition
 from dynx._torch.autograd.saved_tensors import hide_without_grad, refuse_transforms
 from dynx._torch.hooks import Wrapping
 from dynx._trace.subscribers import add_record
-from dynx.errors import UsageError
+from dynx.advice import losses
+from dynx.errors import DynxWarning, UsageError
 from dynx.records.location import Location
 from dynx.records.saved import SavedGraph, SavedTensor
 from dynx.saved._graphs.describe import Graphs
 from dynx.saved._graphs.inline import inline
 from dynx.saved._graphs.peaks import Peaks
-from dynx.saved._messages import warn_of_losses
 from dynx.saved._published import Published, published_by
 
 Observer = Callable[[SavedGraph], None]
@@ -88,7 +89,7 @@ def _on_partition(partition: Partition) -> bool:
         tensors = [tensor if tensor.location is not None else replace(tensor, location=site) for tensor in tensors]
     graph = _record(tensors, published, peaks)
     if published is not None and published.validate:
-        warn_of_losses(graph)
+        _warn_of_losses(graph)
     return published is not None
 
 
@@ -104,3 +105,12 @@ def _record(tensors: list[SavedTensor], published: Published | None, peaks: Peak
     for observer in tuple(_observers):
         observer(graph)
     return graph
+
+
+def _warn_of_losses(graph: SavedGraph) -> None:
+    """Warn about saved tensors that a codec rounds, if backward reads them as masks or recomputes other tensors from them."""
+    for rule, loss in losses(graph):
+        where = f"{loss.location}: " if loss.location is not None else ""
+        others = f" (and {len(loss.tensors) - 1} more)" if len(loss.tensors) > 1 else ""
+        text = f"{where}{loss.title}{others} ({rule})\n  {loss.advice}"
+        warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())

@@ -32,11 +32,7 @@ def clear_workspaces() -> None:
 
 
 class Pool:
-    """A memory pool for CUDA graphs that lives as long as this object.
-
-    Args:
-        device: Index of the device.
-        what: The owner of the memory, for messages.
+    """A memory pool for CUDA graphs that lives as long as this object; `what` names the owner of the memory in messages.
 
     A pool that has only a `graph_pool_handle` cannot be used any more after its first graph is freed. Torch:
     `torch.cuda.use_mem_pool` begins, ends and releases a pool in this order; `torch.cuda.MemPool` also lives as long as its

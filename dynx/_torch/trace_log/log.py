@@ -70,12 +70,8 @@ class Recorder:
     def add_row(self, tx: Any, caller: int | None = None, pointer: int | None = None) -> int:
         """Record a row with the state of a symbolic frame before an instruction, and return the row's number.
 
-        Called for each instruction, so it calls few functions.
-
-        Args:
-            tx: The frame's translator.
-            caller: Row of the instruction that inlines the frame; by default the latest row of the innermost traced frame.
-            pointer: Index of the instruction, by default of the next one.
+        Called for each instruction, so it calls few functions. `caller` is the row of the instruction that inlines the frame,
+        by default the latest row of the innermost traced frame; `pointer` the index of the instruction, by default of the next.
         """
         frame, number, last = getattr(tx, self._mark, None), self._rows, tx.current_instruction
         effect = _EFFECTS.get(last.opname)

@@ -15,11 +15,8 @@ from dynx.cudagraphs._runtime.interface import Run
 class PairVerification:
     """A comparison of the first replays of a pair of recordings with uncaptured runs.
 
-    Args:
-        new_tape: Returns an AutogradTape that runs the function uncaptured.
-        memory: Returns tensors that kernels other than operators of torch may write to.
-        what: What is replayed, for messages.
-        times: Number of forward passes that are compared, each together with the backward pass that follows it.
+    `new_tape` returns an AutogradTape that runs the function uncaptured, and `memory` tensors that kernels other than operators
+    of torch may write to. `times` forward passes are compared, each together with the backward pass that follows it.
     """
 
     def __init__(self, new_tape: Callable[[], AutogradTape], memory: Memory, what: str, times: int) -> None:
@@ -51,11 +48,8 @@ class PairVerification:
     ) -> list[Any]:
         """Replay the backward pass, compare the gradients with those of an uncaptured run, and return what the replay returned.
 
-        Args:
-            run: Replays the backward pass.
-            gradients: Gradients of the results.
-            arguments: Number of arguments that get gradients.
-            parameters: Parameters whose `.grad` the replay writes; None if it returns their gradients.
+        `arguments` is the number of arguments that get gradients; `parameters` are those whose `.grad` the replay writes, None
+        if it returns their gradients.
         """
         tape, self._tape = self._tape, None
         if tape is None:

@@ -32,10 +32,8 @@ def plan_of(
 ) -> tuple[GraphPlan, dict[Node, Skip]]:
     """Analyze a graph before it is compiled; return its plan, and the nodes that cannot be captured, each with the reason.
 
-    Args:
-        gm, part, device: A "forward", "backward" or "inference" graph of AOTAutograd, and the device on which it is captured.
-        sources: The Dynamo source of each input, such as "L['x']", if known.
-        saved_elsewhere: Names of tensors that the forward graph saved, but not in the memory of a recording.
+    `sources` are the Dynamo sources of its inputs, such as "L['x']", if known; `saved_elsewhere` the names of tensors that the
+    forward graph saved, but not in the memory of a recording.
     """
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0

@@ -33,12 +33,9 @@ def close_all() -> None:
 class RecordingCache(Generic[R]):
     """The recordings of one graph or function, by a key of the scalars, addresses, layouts and state of their capture.
 
-    Args:
-        config: `max_recordings` and `on_limit` bound the cache.
-        what: Name of the recorded graph or function, for messages.
-        names: Names of the parts of a key, for messages.
-        lock: Held during each call, so that recordings are not closed meanwhile.
-        on_close: Method that `close` calls; referenced weakly.
+    `max_recordings` and `on_limit` of `config` bound the cache. `what` and `names` name the function and the parts of a key in
+    messages. `lock` is held during each call, so that recordings are not closed meanwhile. `on_close`, a method that `close`
+    calls, is referenced weakly.
     """
 
     def __init__(

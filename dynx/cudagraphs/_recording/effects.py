@@ -33,13 +33,10 @@ class Effects(NamedTuple):
 
 
 def differences(expected: Effects, found: Effects, other: Effects | None = None) -> Iterator[str]:
-    """Yield a text for each difference between two runs.
+    """Yield a text for each difference of a replay or uncaptured run (`found`) from an uncaptured run (`expected`).
 
-    Args:
-        expected: The effects of an uncaptured run.
-        found: The effects of a replay, or of another uncaptured run.
-        other: The effects of an uncaptured run with other bytes in uninitialized memory. Values that differ between `other`
-            and `expected` depend on uninitialized memory, and are not compared.
+    Values that differ between `expected` and `other`, an uncaptured run with other bytes in uninitialized memory, are not
+    compared, since they depend on that memory.
     """
     if expected.error is not None or found.error is not None:
         if text_of(expected.error) != text_of(found.error):

@@ -128,13 +128,9 @@ def _result_maker(
 ) -> Callable[[Clones], list[Any]]:
     """Return a function that takes the clones that the graph made, and returns the list of results of a replay.
 
-    Args:
-        outputs: The recording's own results.
-        in_graph: Indices of results that the graph clones.
-        by_hand: Indices of results that are cloned by torch after a replay.
-        grouped: Groups of indices among `by_hand` whose results share memory.
-        unguarded: Indices of results that are returned as aliases, which do not raise after the next call.
-        guarded: Indices of results that are returned as aliases, which raise if used after the next call.
+    The other arguments are indices of `outputs`, the recording's own results: those that the graph clones (`in_graph`), those
+    that torch clones after a replay (`by_hand`, in groups that share memory `grouped`), and those returned as aliases, which
+    raise if used after the next call (`guarded`) or do not (`unguarded`).
     """
     cloners = [(group, group_cloner([outputs[index] for index in group])) for group in grouped]
     single = [index for index in by_hand if not any(index in group for group in grouped)]

@@ -23,13 +23,9 @@ class Replayable(Protocol):
         """Replay with the inputs `args`, and return the results."""
 
     def verify(self, uncaptured: Call, memory: Callable[[], Sequence[Any]], what: str, times: int) -> None:
-        """Compare the next replays with uncaptured runs.
+        """Compare the next replays with runs of `uncaptured`, which calls the function, and undoes what it assigns.
 
-        Args:
-            uncaptured: Calls the function, and undoes what it assigns.
-            memory: Returns tensors besides the arguments to which compiled or custom kernels may write.
-            what: What is replayed, for messages.
-            times: How many replays are compared.
+        `memory` returns tensors besides the arguments to which compiled or custom kernels may write.
         """
 
     def close(self) -> None:

@@ -106,14 +106,8 @@ class Trial:
     def compare(self, results: Sequence[Any], what: str, count: int | None = None) -> bool:
         """Compare a replay of the same call, made after this run. Raises ReplayDiffers if results, memory or RNG states differ.
 
-        Args:
-            results: The results of the replay.
-            what: What was replayed, for messages.
-            count: How many results of the uncaptured run are compared; None for all.
-
-        Returns:
-            Whether to compare later replays. False, with a DynxWarning that says why, if the uncaptured run raised, or if two
-            of them differ from each other.
+        Only the first `count` results of the uncaptured run are compared, None for all. Returns whether to compare later
+        replays: False, with a DynxWarning that says why, if the uncaptured run raised, or if two of them differ.
         """
         first = self._first._replace(results=self._first.results[:count])
         if isinstance(first.error, torch.OutOfMemoryError):

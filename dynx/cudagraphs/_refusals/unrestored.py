@@ -23,10 +23,8 @@ _STREAMS: tuple[type, ...] = (IOBase, *ProxyTypes)  # text files are iterators o
 def advanced_by(function: Callable[..., Any], *, is_checked: bool) -> str:
     """Return the type of an iterator, data loader or random number generator that a function refers to; "" if there is none.
 
-    Args:
-        function: The function, which is searched.
-        is_checked: Whether the state of objects is compared in each call. Then objects whose state can be read are ignored: a
-            function that advances one is not recorded anyway.
+    If the state of objects is compared in each call (`is_checked`), objects whose state can be read are ignored: a function
+    that advances one is not recorded anyway.
     """
     for value in Search(function).objects:
         if _advances(value) and not (is_checked and reader_of_state(value) is not None):

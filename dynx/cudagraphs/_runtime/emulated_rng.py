@@ -47,8 +47,7 @@ class RngStates:
     def end(self, outside: torch.Tensor) -> None:
         """Store the RNG state at the end of the capture. Raises CaptureFailed if a seed was set during the capture.
 
-        Args:
-            outside: The state before the capture, which code of torch in another thread may have restored meanwhile.
+        `outside` is the state before the capture, which code of torch in another thread may have restored meanwhile.
         """
         self.last = torch.get_rng_state()
         if not self._drawn and torch.equal(self.last, outside):

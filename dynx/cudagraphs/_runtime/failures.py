@@ -40,20 +40,15 @@ class NameFailures(OperatorMode):
     """A dispatch mode that notes the first operator that fails in a capture, and the user's line.
 
     It has to be entered after other modes, to see their errors. An error that the function catches is a failure too: after it,
-    the function may not compute what it computes in eager code.
-
-    Args:
-        is_invalidated: Returns whether an operator has invalidated the capture without an error. None for the emulator: what
-            it rejects raises CaptureFailed, so any other error that the function catches is raised in eager code too.
-
-    Attributes:
-        first: The first failure; its exception is not kept, since the traceback would keep tensors of the capture alive.
+    the function may not compute what it computes in eager code. `is_invalidated` returns whether an operator has invalidated the
+    capture without an error. It is None for the emulator: what that rejects raises CaptureFailed, so any other error that the
+    function catches is raised in eager code too.
     """
 
     def __init__(self, is_invalidated: Callable[[], bool] | None = None) -> None:
         super().__init__()
         self._is_invalidated = is_invalidated
-        self.first: Failure | None = None
+        self.first: Failure | None = None  # without the exception, whose traceback would keep tensors of the capture alive
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         try:

@@ -34,12 +34,8 @@ def select_runtime(
 ) -> Runtime | None:
     """Return the runtime of a configuration; None if `runtime="auto"` and there is no CUDA device.
 
-    Args:
-        config: The configuration; its `runtime` is "auto", "cuda" or "emulator".
-        device: Device of the CUDA runtime; None for the current one.
-        pool: Memory pool of all graphs of the CUDA runtime; None creates pools as needed.
-        stream: Stream to capture on; None for a stream used only for captures (another one for each calling stream).
-        capture_error_mode: As in `torch.cuda.graph`.
+    The other arguments are of the CUDA runtime. None is the current device, pools that are created as needed, and streams that
+    are used only for captures (one for each calling stream).
     """
     if config.runtime == "emulator":
         return Emulator()

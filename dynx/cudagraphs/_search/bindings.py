@@ -49,10 +49,8 @@ class Bindings(Search):
     def check(self, watched: Collection[int]) -> Callable[[], bool] | None:
         """Return a predicate that is true while the names have the same values; None if there is nothing to compare.
 
-        It compares neither the classes of objects nor the code of functions.
-
-        Args:
-            watched: Ids of dicts that the caller compares as a whole, so that names in them are not compared here.
+        It compares neither the classes of objects, nor the code of functions, nor names in the `watched` dicts (by id), which
+        the caller compares as a whole.
         """
         reads = _reads([edge for edge in self.edges if edge.scope is None or id(edge.scope) not in watched])
         are_absent = absence_check([absent for absent in self.absent.values() if id(absent[0]) not in watched])

@@ -57,10 +57,8 @@ def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | Non
 class Assignments:
     """A snapshot of attributes, containers and variables before a capture, with which they are compared after it.
 
-    Args:
-        places: The attributes and containers, of which shallow copies are kept.
-        variables: Globals, closure variables and attributes of classes that the function's code may assign.
-        names: Names of attributes that the code assigns.
+    Shallow copies of `places` are kept. `variables` are globals, closure variables and attributes of classes that the
+    function's code may assign, and `names` those of attributes that it assigns.
     """
 
     def __init__(

@@ -33,11 +33,8 @@ class TrainingKey(NamedTuple):
 class TrainingState(State):
     """The state of a training step: modules that the loss uses, parameters, optimizer and scaler.
 
-    Args:
-        loss_fn, params, scaler: What was passed to `train_step`.
-        optimizer: The optimizer; None if this part of an accumulated step does not call it.
-        others: Modules that own parameters and that are not found by the names in the code of the loss.
-        begins: Whether this part of an accumulated step is the first, which resets gradients.
+    `optimizer` is None if this part of an accumulated step does not call it; `begins` is whether the part is the first, which
+    resets gradients. `others` are modules that own parameters and that are not found by the names in the code of the loss.
     """
 
     def __init__(

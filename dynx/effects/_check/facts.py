@@ -54,9 +54,7 @@ Facts = dict[str, Fact]
 class Description:
     """The facts (class and value) of all objects that are reachable from `roots`, and the tensors among them.
 
-    Args:
-        roots: The objects to begin with, by path.
-        functions: Functions that are described without closure, defaults and attributes, because these are roots themselves.
+    `functions` are described without closure, defaults and attributes, because these are roots themselves.
     """
 
     def __init__(self, roots: Mapping[str, Any], functions: Iterable[FunctionType] = ()) -> None:

@@ -23,10 +23,8 @@ _CHANGED_BY_COMPILATIONS: tuple[Owner, ...] = ("torch", "dynx", "python")  # the
 def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Iterable[ModuleType]) -> Watch:
     """Return a Watch that remembers the objects of a program, including its modules and the local variables of all callers.
 
-    Args:
-        roots: Pairs of path and object: the function, the arguments and `state` of the check.
-        backend: The backend, which is not watched, since it may change its own objects, such as a list of compiled graphs.
-        libraries: Library modules that the function uses; their data is watched too.
+    `roots` are pairs of path and object: the function, the arguments and `state` of the check. The data of `libraries`, modules
+    that the function uses, is watched too. The backend is not: it may change its own objects, such as a list of graphs.
     """
     modules = _modules_by_owner()
     others = chain.from_iterable(modules[owner].values() for owner in _CHANGED_BY_COMPILATIONS)

@@ -34,10 +34,7 @@ _LOCAL = re.compile(r"^L\['(\w+)'\]")
 def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tuple[Diff, ...]:
     """Return the differences; to those without a line, add the line of the side effect that mutated the object, if known.
 
-    Args:
-        diffs: The differences between eager and compiled calls.
-        records: The records of the compilations; the `FrameEffects` among them list the side effects.
-        fn: The function that is checked.
+    The `FrameEffects` among the records of the compilations list the side effects.
     """
     unwrapped = unwrap(fn)
     effects = [(path, effect) for effect in _effects(records) for path in _paths_of(effect, unwrapped)]

@@ -23,12 +23,8 @@ _USABLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 0.1, torch.
 def beyond_rounding(found: list[Difference], program: Program, random: dict[str, Any]) -> list[Difference]:
     """Return the differences that rounding does not explain, judged by the rounding errors of eager code.
 
-    If the user passed `rtol` or `atol`, return all.
-
-    Args:
-        found: All differences between the eager and the compiled calls.
-        program: The program, which is called eagerly, in single and in double precision.
-        random: The states of the random number generators before the first call.
+    If the user passed `rtol` or `atol`, return all. The program is called eagerly, in single and in double precision; `random`
+    has the states of the random number generators before the first call.
     """
     numeric = {one.diff.call for one in found if _is_rounded(one)}
     if not numeric or program.tolerance != Tolerance():
@@ -72,10 +68,7 @@ def _tensors(outcome: Outcome) -> dict[str, torch.Tensor]:
 def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor], low: Collection[torch.dtype]) -> bool:
     """Return whether the compiled tensor is about as close to the exact result as the eager tensor is.
 
-    Args:
-        difference: The difference, with both tensors.
-        exact: The results to compare both with, by path: those of eager code in double precision.
-        low: The 16-bit dtypes that eager code used.
+    `exact` has the results of eager code in double precision, by path; `low` the 16-bit dtypes that eager code used.
     """
     eager, compiled, wanted = difference.eager, difference.compiled, exact.get(difference.diff.path)
     if wanted is None or eager is None or compiled is None or wanted.shape != eager.shape or not wanted.numel():

@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -17,13 +18,21 @@ import torch
 from dynx._reading.user_location import user_location
 from dynx._torch.compilation.in_use import without_modes
 from dynx._torch.tracing.stack import RawFrame
-from dynx.effects._check import modes
 from dynx.effects._check.facts import Description, Facts
 from dynx.effects._world.world import World
 from dynx.errors import UsageError
 from dynx.records.location import Location
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+# the functions that read and set each mode of torch that a program may change while it runs
+_MODES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "grad enabled": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+}
+for _on in ("cpu", "cuda"):
+    _MODES[f"autocast on {_on}"] = partial(torch.is_autocast_enabled, _on), partial(torch.set_autocast_enabled, _on)
+    _MODES[f"autocast dtype on {_on}"] = partial(torch.get_autocast_dtype, _on), partial(torch.set_autocast_dtype, _on)
 
 
 class Raised(NamedTuple):
@@ -63,11 +72,8 @@ class Outcome(NamedTuple):
 class Side:
     """One side of a check: calls the eager or the compiled function in a world, and keeps the RNG states between calls.
 
-    Args:
-        world: The copies of arguments and variables that the calls use.
-        call: The world's copy of the function, compiled or not.
-        random: The states of the random number generators before the first call.
-        changed_at: The index of the call before which `change` is called; None if the check has no `change`.
+    `call` is the world's copy of the function, compiled or not; `random` the states of the random number generators before the
+    first call; `changed_at` the index of the call before which `change` is called, None if the check has no `change`.
     """
 
     def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any], changed_at: int | None = None) -> None:
@@ -90,7 +96,7 @@ class Side:
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - exceptions are compared too
                 error = _raised(raised)
             with without_modes():
-                roots = {**self.world.roots(call, self._context), "result": result, "modes of torch": modes.current()}
+                roots = {**self.world.roots(call, self._context), "result": result, "modes of torch": _modes()}
                 description = Description(roots, self.world.functions)
             self.random = random_states()
             gradients = _gradients(description) if error is None else {}
@@ -113,13 +119,13 @@ class Side:
     def _settings_restored(self) -> Iterator[None]:
         """Run a `with` block from the RNG states that the previous call left; then restore torch's modes, such as grad mode."""
         with without_modes():
-            before = modes.current()
+            before = _modes()
             set_random_states(self.random)
         try:
             yield
         finally:
             with without_modes():
-                modes.restore(before)
+                _restore(before)
 
 
 def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
@@ -175,3 +181,14 @@ def random_restored() -> Iterator[None]:
         yield
     finally:
         set_random_states(states)
+
+
+def _modes() -> dict[str, Any]:
+    """Return the value of each mode by name. Inference mode is not restored, since a function cannot leave it changed."""
+    return {"inference": torch.is_inference_mode_enabled(), **{name: get() for name, (get, _) in _MODES.items()}}
+
+
+def _restore(modes: dict[str, Any]) -> None:
+    for name, (get, set_to) in _MODES.items():
+        if get() != modes[name]:
+            set_to(modes[name])

@@ -25,10 +25,7 @@ def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Varia
     """Yield the variables of the functions, classes, modules and loggers that a copier has found: globals, attributes, cells.
 
     The caller has to copy the value of each variable with the copier, which thereby finds more functions, classes and modules.
-
-    Args:
-        copier: The copier that has copied the function and its arguments.
-        root: The function of the check: paths of its closure cells and globals begin with "closure" and "globals".
+    Paths of the closure cells and globals of `root`, the function of the check, begin with "closure" and "globals".
     """
     names: set[str] = set()  # of attributes and constants, in the code of all functions
     done: set[int] = set()

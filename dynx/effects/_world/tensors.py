@@ -11,11 +11,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 class TensorCopier:
-    """Copies tensors; a storage that several tensors share is copied once.
-
-    Args:
-        in_double: Convert floating-point tensors to float64, and complex tensors to complex128.
-    """
+    """Copies tensors, with `in_double` as float64 or complex128; a storage that several tensors share is copied once."""
 
     def __init__(self, *, in_double: bool = False) -> None:
         self._in_double = in_double

@@ -33,13 +33,9 @@ class Changed(NamedTuple):
 class Watch:
     """Remembers the items and attributes of objects and of all objects reachable from them, to find what changes later.
 
-    Args:
-        roots: Pairs of path and object to begin with; the path of a reachable object begins with that of the root.
-        ignored: Objects that may change, with all objects that are reachable from them.
-        ids: Ids of further objects that may change.
-
-    Attributes:
-        is_complete: Whether all objects are watched; False if only the first 300,000 are.
+    `roots` are pairs of path and object to begin with; the path of a reachable object begins with that of the root. `ignored`
+    objects may change, with all that are reachable from them, and so may those with the `ids`. The attribute `is_complete` is
+    False if only the first 300,000 objects are watched.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = (), ids: Collection[int] = ()) -> None:

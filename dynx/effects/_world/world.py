@@ -6,6 +6,7 @@ its path, such as `args[0]` or `closure.total`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
@@ -15,12 +16,12 @@ from typing import Any, NamedTuple
 
 from dynx._reading.owner import owner_of_code
 from dynx._reading.variables import ABSENT, Namespace, Variable, is_name_of_user, variables_of_class
+from dynx._torch.compilation.in_use import active_modes, functions_of_custom_ops, hooks_of_all_modules, names_of_hooks
 from dynx._torch.compilation.unwrap import unwrap
 from dynx.effects._world.contents import Contents
 from dynx.effects._world.copier import Copier
 from dynx.effects._world.environment import Environment
-from dynx.effects._world.in_use import variables_in_use
-from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base
+from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_of_torch
 from dynx.effects._world.reach import libraries_of, variables_found
 
 
@@ -63,7 +64,7 @@ class World:
         self._names: dict[Namespace, set[str]] = {}
         self._environment = Environment()
         root: Any = unwrap(fn).function
-        for variable in (*_variables_of_state(state), *variables_in_use(copier.copy)):
+        for variable in (*_variables_of_state(state), *_variables_in_use(copier.copy)):
             self._add(variable)
         for variable in variables_found(copier, root):
             self._add(variable)
@@ -154,3 +155,29 @@ def _variables_of_state(state: Mapping[str, Any]) -> Iterator[Variable | Namespa
         for key in tuple(attributes):
             if is_name_of_user(key):
                 yield Variable(f"{name}.{key}", attributes, key)
+
+
+def _variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
+    """Yield variables that functions use without naming them: attributes of torch's active modes, dicts of global module hooks.
+
+    The root logger, functions of custom operators and classes of modes are passed to `copy` instead, which collects them:
+    `variables_found` then yields the variables that they use.
+    """
+    copy(logging.root)
+    for functions in functions_of_custom_ops(_is_not_of_torch):
+        for function in functions:
+            copy(function)
+    for name in names_of_hooks():
+        yield Variable(f"torch.nn.modules.module.{name}", hooks_of_all_modules(), name)
+    for mode in active_modes():
+        if is_of_torch(mode) or type(mode).__module__.startswith("dynx."):  # such as dynx's `RecordDraws`
+            continue
+        copy(type(mode))
+        path, attributes = type(mode).__qualname__, attributes_of(mode)
+        yield Namespace(path, attributes)
+        for name in tuple(attributes):
+            yield Variable(f"{path}.{name}", attributes, name)
+
+
+def _is_not_of_torch(function: Any) -> bool:
+    return type(function) is not FunctionType or owner_of_code(function.__code__) != "torch"

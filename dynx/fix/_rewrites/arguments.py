@@ -20,14 +20,9 @@ class Passed(NamedTuple):
 
 
 def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the new text of a file, with `mark_dynamic` inserted before the call of a function.
+    """Yield the new text of a file, with `mark_dynamic` inserted before the call of a function of the file `definition`.
 
     An argument that is not a name, attribute or item is assigned to a variable first.
-
-    Args:
-        source: The file with the call.
-        definition: The file with the function.
-        fix: The fix, with the line of the call and the line of the function.
     """
     function = "torch._dynamo.mark_dynamic" if fix.may_fail else "torch._dynamo.maybe_mark_dynamic"
     for call in _with_arguments(source, fix):

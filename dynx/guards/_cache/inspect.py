@@ -7,12 +7,14 @@ from weakref import ref
 
 from dynx._handle import Handle
 from dynx._torch.cache import eviction, pinned
-from dynx._torch.cache.entries import resumes_of
+from dynx._torch.cache.entries import compiled_codes, resumes_of, with_resume_functions
 from dynx._torch.cache.entry import RawEntry
+from dynx._torch.compilation.frame import resumed_at, user_name
+from dynx._torch.compilation.wrappers import is_shared
 from dynx.errors import UsageError
 from dynx.guards._cache.entries import raw_of, record_of
 from dynx.guards._cache.owner import cache_owner
-from dynx.guards._cache.target import codes_of, definition_of
+from dynx.guards._cache.target import codes_of, definition_of, location_of
 from dynx.records import CacheReport, Entry
 
 
@@ -46,6 +48,24 @@ def inspect(fn: Any) -> CacheReport:
         [('n', '3')]
     """
     return CacheReport(definition_of(fn), tuple(map(record_of, cache_owner(fn).entries())))
+
+
+def inspect_named(target: Any, name: str, program: str) -> CacheReport:
+    """List the cache entries of a function, with qualified name `name`, and of its resume functions.
+
+    `target` is the function or module; None if only its name is known, as for a nested function. Raises UsageError if no
+    function of this name has been compiled in the program, or `target` has no Python code.
+    """
+    # without resume functions, and the wrapper in which torch calls modules
+    codes = [code for code in compiled_codes() if resumed_at(code) is None and not is_shared(code)]
+    compiled = {user_name(code.co_qualname): code for code in codes}
+    if target is not None and (callable(target) or name not in compiled):
+        return inspect(target)
+    if name in compiled:
+        code = compiled[name]
+        return CacheReport(location_of(code), tuple(map(record_of, with_resume_functions([code]))))
+    choices = f"compiled functions: {', '.join(compiled)}" if compiled else "the program compiled nothing"
+    raise UsageError(f"{program} has no {name}\n  {choices}")
 
 
 def evict(entry: Entry) -> None:

@@ -38,11 +38,8 @@ class Choice:
 def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, schedule: Schedule) -> list[SavedTensor]:
     """Edit the graphs of a compilation so that rules pack saved tensors; return the records of all saved tensors.
 
-    Args:
-        partition: The forward and backward graph.
-        rules: Each tensor is packed by the first rule that applies to it.
-        validate: Raise BadCodec for a codec that draws random numbers or does not restore the shape, dtype and device.
-        schedule: Where tensors are packed and unpacked; see `saved.hooks`.
+    Each tensor is packed by the first rule that applies to it. With `validate`, raises BadCodec for a codec that draws random
+    numbers or does not restore the shape, dtype and device.
     """
     save_bases(partition)
     graphs = Graphs(partition)

@@ -103,12 +103,9 @@ def reads_as_mask(reader: Node, source: Node, memory: dict[Node, Memory]) -> boo
 
 
 def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBit | None:
-    """Return how to represent a floating-point tensor by one bit per element; None if one bit is not enough.
+    """Return how to represent a floating-point tensor of forward by one bit per element; None if one bit is not enough.
 
-    Args:
-        node: The tensor in the forward graph.
-        readers: The nodes of backward that read the tensor.
-        only_as_mask: Whether the readers use only the signs of the elements, or which elements are zero.
+    `only_as_mask` is whether the `readers` in backward use only the signs of the elements, or which elements are zero.
     """
     if not value_of(node).dtype.is_floating_point:
         return None

@@ -61,14 +61,8 @@ def _callers() -> Iterator[Caller]:
 def report_of(compiled: Sequence[Compiled], target: Any, name: str, program: str) -> SavedReport:
     """Return a report of the graphs of a function, and of graphs compiled while it was running, as in a training step.
 
-    Args:
-        compiled: The graphs of the program.
-        target: The function or module; None if it cannot be found by its name, so that graphs are matched by `name` only.
-        name: The name of the function: `Model.forward`.
-        program: The name of the program in error messages.
-
-    Raises:
-        UsageError: No graph of the function saves tensors.
+    `target` is the function or module; None if it cannot be found by its `name`, such as `Model.forward`, so that graphs are
+    matched by the name only. Raises UsageError if no graph of the function saves tensors.
     """
     unwrapped = unwrap(target)
     names = {name} if unwrapped.module is None else {name, f"{type(unwrapped.module).__qualname__}.forward"}

@@ -36,16 +36,9 @@ class Trial(NamedTuple):
 
 
 class Program:
-    """A function with the arguments of a call; `run` calls it under hooks, each time with the same random numbers.
+    """A function or module with the arguments of a call; `run` calls it under hooks, each time with the same random numbers.
 
-    Args:
-        fn: A function or module, compiled or not.
-        args: Positional arguments.
-        kwargs: Keyword arguments.
-        backend: A backend of torch.compile. Default: that of `fn`, or inductor.
-
-    Raises:
-        UsageError: `fn` is not callable.
+    The default of `backend` is that of `fn`, or inductor. Raises UsageError if `fn` is not callable.
     """
 
     def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], backend: Any = None) -> None:

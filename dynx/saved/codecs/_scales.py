@@ -33,16 +33,8 @@ class Alphabet(NamedTuple):
 def scaled_codec(name: str, code: str, alphabet: Alphabet, encode: Encode, *, per: Per, block: int) -> Codec:
     """Return a codec that stores scales, and the codes of the elements in the format to which `encode` rounds them.
 
-    Args:
-        name: The name of the format, such as "fp8 e5m2".
-        code: The beginning of the expression that creates the codec, up to its argument `per`.
-        alphabet: The codes of the format.
-        encode: Takes codes that are not rounded.
-        per: The elements that share a scale.
-        block: Elements per block.
-
-    Raises:
-        UsageError: `per` is unknown, or `block` is not a positive int.
+    `code` is the beginning of the expression that creates the codec, up to its argument `per`; `encode` takes codes that are
+    not rounded. Raises UsageError if `per` is unknown, or `block`, the elements per block, is not a positive int.
     """
     if per not in ("tensor", "row", "block"):
         raise UsageError(f"per={per!r} is not known\n  pass 'tensor', 'row' or 'block'")

@@ -43,15 +43,9 @@ def make_verified_setter(
 ) -> SetAddresses:
     """Return a function that sets the input pointers of the first graph, verified by replays.
 
-    Args:
-        first: The graph, captured with `input_sets[0]`.
-        capture_again: Captures another graph with one of the `input_sets`.
-        input_sets: Two sets of copies of the inputs, as `spread_copies` makes them.
-        inputs: The inputs of which these are copies, to which the graph must not point.
-        select_clones: Returns the outputs that the graph copies to targets.
-
-    Raises:
-        NotPatchable: The input pointers cannot be distinguished from other words, or verification failed.
+    `input_sets` are two sets of copies of `inputs`, as `spread_copies` makes them. The first graph was captured with the first
+    set; `capture_again` captures another graph with one of them. Raises NotPatchable if the input pointers cannot be
+    distinguished from other words, or if verification failed.
     """
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
     scan = _scan(first, capture_again, input_sets, ranges)
