@@ -40,9 +40,9 @@ class NameFailures(OperatorMode):
     """A dispatch mode that notes the first operator that fails in a capture, and the user's line.
 
     It has to be entered after other modes, to see their errors. An error that the function catches is a failure too: after it,
-    the function may not compute what it computes in eager code. `is_invalidated` returns whether an operator has invalidated the
-    capture without an error. It is None for the emulator: what that rejects raises CaptureFailed, so any other error that the
-    function catches is raised in eager code too.
+    the function may not compute what it computes in eager code. `is_invalidated` returns whether an operator has invalidated
+    the capture without an error. It is None for the emulator: what that rejects raises CaptureFailed, so any other error that
+    the function catches is raised in eager code too.
     """
 
     def __init__(self, is_invalidated: Callable[[], bool] | None = None) -> None:
