@@ -45,7 +45,7 @@ contracts: $(READY)
 
 notebooks: $(READY)
 	$(BIN)/jupytext --test --to ipynb notebooks/*.py
-	$(BIN)/pytest --nbmake --nbmake-timeout 300 -p no:xdist notebooks/*.ipynb
+	$(BIN)/pytest --nbmake --nbmake-timeout 600 -p no:xdist notebooks/*.ipynb
 
 # Injects calls at random lines of the standard library and torch, on Python 3.12, 3.13 and that of .venv.
 PAIRS := 1000
@@ -165,7 +165,7 @@ matrix-%: .matrix/torch-%/.ready
 	.matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal
 
 smoke-%: .matrix/torch-%/.ready
-	timeout 600 .matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" --cases 3 $(SMOKE) \
+	timeout 1200 .matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" --cases 3 $(SMOKE) \
 	  tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
 .PRECIOUS: .matrix/torch-%/.ready
