@@ -141,9 +141,9 @@ class Trail:
         return len(self._progress) // len(progress) - 1
 
     def bind(self, before: int, name: int, text: int) -> int:
-        """Add an assignment of a local variable that follows the assignment with index `before`, and return its index.
+        """Add an assignment to a local variable, with the assignment `before` (an index) as its predecessor; return its index.
 
-        `name` and `text` are the indices of the texts of name and value; `text` is NOTHING if the variable is deleted.
+        `name` and `text` are indices of stored strings: the name, and the value as text, NOTHING if it is deleted.
         """
         self._before.append(before)
         self._names.append(name)

@@ -10,7 +10,9 @@ from dynx.cli.screen import print_record
 
 
 def add_to(commands: Subparsers) -> None:
-    parser = commands.add_parser("cache", help="explain why a run missed torch's caches on disk: cache why A B")
+    parser = commands.add_parser(
+        "cache", help="explain why a run missed the caches that an earlier run filled: cache why FIRST SECOND"
+    )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     text = "print why the second run did not find graphs in the caches that the first run filled; exit code 1 if it missed any"
     why = actions.add_parser("why", help=text, description=f"{text[0].upper()}{text[1:]}.")

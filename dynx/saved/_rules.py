@@ -165,7 +165,7 @@ def _check_pattern(option: str, pattern: object) -> None:
         return
     try:
         if not isinstance(pattern, str):
-            raise TypeError(f"expected a str, got {type(pattern).__name__}")
+            raise TypeError(f"a pattern is a str, not {type(pattern).__name__}")
         re.compile(pattern)
     except (re.error, TypeError) as error:
         raise UsageError(f"{option}={pattern!r} is not a regular expression: {error}") from None

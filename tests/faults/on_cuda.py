@@ -130,7 +130,7 @@ FAULTS = (
     Fault(
         "pointers that a graph stores are not found",
         "_runtime/patching/verify.py",
-        'raise NotPatchable("the graph stores the address of an input, which patching does not change")',
+        'raise NotPatchable("the graph writes the address of an input to memory, where patching cannot change it")',
         "pass",
         "test_patched_inputs.py",
         needs_cuda=True,

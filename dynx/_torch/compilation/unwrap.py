@@ -47,8 +47,8 @@ class Unwrapped:
         original: The callable without its outer wrappers from torch.compile: the callable that Dynamo compiles. For an
             `OptimizedModule`, the bound `forward`, as in torch; a method whose function is compiled remains a method.
         module: The `torch.nn.Module` that is called, without the `OptimizedModule` around it; None if it is not a module.
-        compiled: The compiled function that a call of the target runs directly; None if there is none. For a module compiled by
-            torch.compile or `Module.compile`, the compiled function of its call.
+        compiled: The function from torch.compile that runs when the target is called, not one that is called inside of it; None
+            if there is none. For a compiled module, that of its `OptimizedModule`, or of `Module.compile`.
     """
 
     target: Any

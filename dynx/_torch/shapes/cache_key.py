@@ -37,7 +37,7 @@ Part = tuple[str, str]  # name and text; the text ends with a hash if it does no
 
 
 class RawKey(NamedTuple):
-    """The cache key of one graph, and the values from which torch computed it."""
+    """The key of one graph in AOTAutograd's or inductor's cache, and the values from which torch computed it."""
 
     cache: Literal["fx_graph", "aot_autograd"]
     digest: str  # hash of the pickled bytes from which torch computes the key

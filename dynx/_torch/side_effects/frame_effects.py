@@ -49,7 +49,7 @@ class RawFrameEffects(NamedTuple):
 
 
 def frame_effects(output: Any, log: EffectLog) -> RawFrameEffects | None:
-    """Return the side effects of the graph that has just ended; None if it has none."""
+    """Return the side effects in the graph that Dynamo has just finished tracing; None if there are none."""
     import torch._dynamo.config as config
 
     effects = tuple(_effects(output, log))

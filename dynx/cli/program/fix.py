@@ -54,7 +54,7 @@ def add_to(commands: Subparsers) -> None:
         type=number("a tolerance, such as 1e-4", lambda tolerance: 0 <= tolerance < 1),
         default=1e-4,
         metavar="X",
-        help="relative tolerance between printed or compared numbers (default: 1e-4)",
+        help="relative tolerance of numbers that the program prints, or of --result, with a fix and without (default: 1e-4)",
     )
     parser.add_argument(
         "--allow-writes",

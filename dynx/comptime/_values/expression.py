@@ -259,7 +259,7 @@ def _not_a_number(of: Number, operand: Any) -> NotConstant:
 
 
 def _require_same_kind(of: Number, operands: tuple[Any, ...], symbol: str) -> None:
-    """Raise NotConstant for conditions in arithmetic and comparisons: torch would guard on them to convert them to numbers."""
+    """Raise NotConstant for a symbolic bool in arithmetic or a comparison: torch would guard on it to make it a number."""
     conditions = [isinstance(plain(operand), (bool, torch.SymBool)) for operand in operands]
     if symbol in ("&", "|") and (all(conditions) or not any(conditions)):
         return

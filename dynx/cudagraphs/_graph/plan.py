@@ -99,7 +99,7 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
 
 
 def _is_untouched(node: Node, internal: Sequence[Any]) -> bool:
-    """Return whether no operator uses an input, and it is not among the outputs `internal`; the user may get it as a result.
+    """Return whether the input `node` is used by no operator and is not in `internal`; it may be returned to the user.
 
     `internal` are the outputs that AOTAutograd keeps, such as tensors saved for the backward pass.
     """

@@ -35,7 +35,7 @@ class Results:
         self._plan, self._kind, self._limit = plan, kind, FEW if clones_in_graph else 0
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
-        """Return the results that memcpy nodes of the graph clone, to memory that is set before each replay."""
+        """Return the results that memcpy nodes of the graph copy; the target address of each node is set before each replay."""
         return [outputs[index] for index in self._in_graph(outputs)]
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:

@@ -56,7 +56,7 @@ class State(Protocol):
         return
 
     def end_capture(self) -> bool:
-        """Check from now on those values of `begin_capture` that the capture did not assign; return whether there are any."""
+        """Check in later calls the values that `begin_capture` stored and the capture did not assign; return whether any."""
         return False
 
     def changed_by_call(self, before: Key) -> str:

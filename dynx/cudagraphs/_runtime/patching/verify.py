@@ -106,7 +106,7 @@ def _verify(
             raise NotPatchable("the outputs of a replay differ when the inputs have new addresses")
         old = [_range(tensor) for tensor in (*input_sets[0], *input_sets[1])]
         if holds_address(graph.memory(), old, torch.device("cuda", torch.cuda.current_device())):
-            raise NotPatchable("the graph stores the address of an input, which patching does not change")
+            raise NotPatchable("the graph writes the address of an input to memory, where patching cannot change it")
         input_sets = [fresh, input_sets[0]]
 
 
