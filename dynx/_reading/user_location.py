@@ -183,14 +183,16 @@ def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
 
 def call_site() -> Location | None:
     """Return the innermost line of the current stack in the user's code or a library, such as a call of a compiled function."""
+    frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
-    for frame, number in walk_stack(sys._getframe(1)):
+    while frame is not None:  # not `walk_stack`, which computes the line of each frame of torch too, in each compilation
         file = frame.f_code.co_filename
         if is_visible(file):
-            line = number or frame.f_code.co_firstlineno
+            line = frame.f_lineno or frame.f_code.co_firstlineno
             stack.append(RawFrame(file, line, frame.f_code.co_qualname, *_columns(frame, line)))
             if owner_of_file(file).kind == "user":
                 break
+        frame = frame.f_back
     return user_location(stack[::-1])
 
 
