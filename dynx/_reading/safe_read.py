@@ -11,6 +11,7 @@ import ast
 import gc
 import itertools
 import math
+import re
 from collections import deque, namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from enum import EnumMeta
@@ -41,6 +42,7 @@ _RANGE_ITERATOR = type(iter(range(0)))
 _TORCH_CONSTANTS = ("dtype", "device", "layout", "memory_format", "DispatchKeySet")
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__getattr__ looks here
 _IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # types whose expected value torch prints
+_CONSTANT_KEY = re.compile(r"[0-9]+|'[^'\\]*'|\"[^\"\\]*\"")  # of a subscript, as source
 _MAX_LENGTH = 80  # characters of a value
 _MAX_KEYS = 8  # of a dict
 _MAX_KEY_TEXTS = 64  # of a dict whose keys are compared
@@ -140,8 +142,9 @@ class Described(NamedTuple):
 def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Described:
     """Describe those guarded values that torch's messages do not show: objects guarded by identity, and keys of dicts."""
     result = Described({}, {}, {})
+    known: dict[str, Any] = {}
     for source in sources:
-        value = resolve(source, locals, globals)
+        value = _resolve_once(source, locals, globals, known)
         if value is not _UNKNOWN and type(value) not in _IN_MESSAGE:
             result.objects[source] = str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
         if (keys := _key_texts(value)) is not None:
@@ -226,6 +229,25 @@ def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) 
     except (SyntaxError, ValueError, RecursionError):
         return _UNKNOWN
     return _follow(tree, locals, globals)
+
+
+def _resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any], known: dict[str, Any]) -> Any:
+    """Return the same as `resolve`; `known` keeps the values of expressions that others start with, such as `self._modules`.
+
+    A compilation may guard thousands of expressions of one module, and parsing each of them takes a hundredth of its time.
+    """
+    if source not in known:
+        subscripted = source.endswith("]")
+        owner, _, last = source.removesuffix("]").rpartition("[" if subscripted else ".")
+        is_item = subscripted and owner not in ("L", "G") and _CONSTANT_KEY.fullmatch(last)
+        if is_item:
+            value = _item(_resolve_once(owner, locals, globals, known), int(last) if last.isdigit() else last[1:-1])
+        elif not subscripted and owner and last.isidentifier():
+            value = _attribute(_resolve_once(owner, locals, globals, known), last)
+        else:
+            value = resolve(source, locals, globals)
+        known[source] = value
+    return known[source]
 
 
 def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:

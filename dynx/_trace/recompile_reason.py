@@ -6,6 +6,7 @@ import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from dynx._reading import safe_read
@@ -13,7 +14,7 @@ from dynx._reading.user_location import code_at, named, user_location
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace import custom_guards
-from dynx._trace.guards.requests import lines_for, short_source, tensor_source
+from dynx._trace.guards.requests import by_short_source, lines_for, short_source, tensor_source
 from dynx._trace.guards.text import FailedEntry, ParsedGuard
 from dynx.records import Location, Reason
 
@@ -23,17 +24,21 @@ _ADDRESS = re.compile(r"___check_obj_id\(.*, (?P<id>\d+)\)", re.S)
 _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EntryFacts:
     """Plain data about a cache entry, recorded when the entry is compiled, from which to explain a later recompile."""
 
     requests: Mapping[str, list[StackParts]]
     state: Mapping[str, str]  # torch's global state
     backend: str | None
-    objects: Mapping[str, str] = field(default_factory=dict)  # objects guarded by identity, by source as torch shortens it
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # keys of guarded dicts, by source as torch shortens it
-    types: Mapping[str, str] = field(default_factory=dict)  # types of guarded dicts, by source as torch shortens it
+    described: safe_read.Described = field(default_factory=lambda: safe_read.Described({}, {}, {}))  # guarded values
     instance: Callable[[], Any] = field(default=lambda: None)  # weak reference to `self`
+
+    @cached_property
+    def values(self) -> safe_read.Described:
+        """The guarded values by source as torch shortens it in messages; few entries are ever explained."""
+        objects, keys, types = self.described
+        return safe_read.Described(by_short_source(objects), by_short_source(keys), by_short_source(types))
 
 
 _UNKNOWN = EntryFacts({}, {}, None)
@@ -162,7 +167,7 @@ def _name_changed_key(
     guard: ParsedGuard, facts: EntryFacts, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
     """Turn a failed guard on the length of a dict into one on the new or missing keys, if these are known and few."""
-    before = facts.keys.get(guard.source) if guard.kind == "length" else None
+    before = facts.values.keys.get(guard.source) if guard.kind == "length" else None
     now = safe_read.key_texts(guard.source, locals, globals) if before is not None else None
     if before is None or now is None:
         return guard
@@ -192,7 +197,7 @@ def _values(
         expected, got = _changed_state(guard.source, facts)
         return expected or guard.expected, got
     if guard.expected == "a tensor type":  # 2.11 and 2.13 give no more detail
-        return facts.objects.get(guard.source, guard.expected), guard.got
+        return facts.values.objects.get(guard.source, guard.expected), guard.got
     if guard.kind in ("object", "function"):
         expected, got = _identities(guard, facts, safe_read.describe(guard.source, locals, globals))
         address = _ADDRESS.match(guard.text)
@@ -209,12 +214,12 @@ def _values(
     if guard.kind == "length":
         return guard.expected, safe_read.length(guard.source, locals, globals)
     if guard.kind == "keys":
-        before = facts.keys.get(guard.source, ())  # torch's message has only one key
+        before = facts.values.keys.get(guard.source, ())  # torch's message has only one key
         return safe_read.joined_keys(before) or guard.expected, safe_read.keys(guard.source, locals, globals)
     if guard.kind == "shape":
         return guard.expected, safe_read.dimension(guard.source, locals, globals)
     if guard.kind == "type":
-        return guard.expected or facts.types.get(guard.source), safe_read.type_name(guard.source, locals, globals)
+        return guard.expected or facts.values.types.get(guard.source), safe_read.type_name(guard.source, locals, globals)
     expected = safe_read.shortened(guard.expected) if guard.expected is not None else None
     return expected, safe_read.describe(guard.source, locals, globals)
 
@@ -224,7 +229,7 @@ def _identities(guard: ParsedGuard, facts: EntryFacts, got: str | None) -> tuple
 
     torch keeps only the type of the expected object; dynx described that object when the entry was compiled.
     """
-    expected = facts.objects.get(guard.source) or facts.objects.get(f"{guard.source}.__code__")
+    expected = facts.values.objects.get(guard.source) or facts.values.objects.get(f"{guard.source}.__code__")
     if expected is None:
         return guard.expected, got
     return expected, f"another {got}" if got == expected else got

@@ -24,7 +24,6 @@ from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
 from dynx._trace.dispatch import CompileEnd, EndListener, emit, notify, registered
-from dynx._trace.guards.requests import by_short_source
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
@@ -117,9 +116,8 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             _compiled_keys.add(scope.generation, call.code, call.cache_key, call.id)
         if end.outcome == "compiled" and any(callbacks.explains_recompiles for callbacks in registered):
             requests = scope.requests.by_name()
-            texts = described(requests, call.locals, call.globals)
-            objects, keys, types = by_short_source(texts.objects), by_short_source(texts.keys), by_short_source(texts.types)
-            facts = EntryFacts(requests, state, call.backend, objects, keys, types, weak_self(call.locals))
+            values = described(requests, call.locals, call.globals)
+            facts = EntryFacts(requests, state, call.backend, values, weak_self(call.locals))
             _add_facts(scope.key, facts)
             _facts_by_guards[guards_of(result)] = facts
         if on_ends := [callbacks.on_end for callbacks in registered if callbacks.on_end is not None]:

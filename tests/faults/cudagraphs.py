@@ -17,6 +17,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
 import compiled
 import functions
@@ -35,11 +36,19 @@ PACKAGE = "dynx/cudagraphs"
 LIMIT = 120  # seconds for the test of one fault, which takes less than 20 on two cores; deadlocks take as long
 TESTS_FAILED = 100  # an exit code that pytest and exceptions do not have
 LOG = "output.txt"
-FORKS = multiprocessing.get_context("forkserver")  # its server imports torch once, for all faults
+# a server that imports torch once, for all faults; CUDA works in no fork of a process that has asked for its devices
+CONTEXT = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "forkserver")
 
 
-def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
-    """Run the tests of a fault; return whether one fails, crashes or never ends, and the seconds they took."""
+class Tried(NamedTuple):
+    fault: Fault
+    detected: bool
+    seconds: float
+    output: str
+
+
+def tried_with(fault: Fault) -> Tried:
+    """Run the tests of a fault, which is detected if one of them fails, crashes or never ends."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "dynx", Path(folder) / "dynx", ignore=shutil.ignore_patterns("__pycache__"))
@@ -48,15 +57,16 @@ def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
         tests = [str(ROOT / "tests" / "cudagraphs" / name) for name in fault.tests.split()]
         options = ["-c", str(ROOT / "pyproject.toml"), "-x", "-q", "-p", "no:cacheprovider"]
         options += ["-m", "gpu" if fault.needs_cuda else "not gpu"]
-        process = FORKS.Process(target=run_tests, args=(folder, [*options, *tests]))
+        process = CONTEXT.Process(target=run_tests, args=(folder, [*options, *tests]))
         process.start()
         process.join(LIMIT)
         if process.exitcode is None:
             process.kill()
             process.join()
-        elif process.exitcode > 0 and process.exitcode != TESTS_FAILED:
-            sys.exit(f"{fault.what}: the tests did not run\n{(Path(folder) / LOG).read_text()[-4000:]}")
-        return fault, process.exitcode != 0, time.monotonic() - begin
+        output = (Path(folder) / LOG).read_text(errors="replace")[-4000:]
+        if process.exitcode > 0 and process.exitcode != TESTS_FAILED:
+            sys.exit(f"{fault.what}: the tests did not run\n{output}")
+        return Tried(fault, process.exitcode != 0, time.monotonic() - begin, output)
 
 
 def run_tests(folder: str, arguments: list[str]) -> None:
@@ -72,12 +82,14 @@ def run_tests(folder: str, arguments: list[str]) -> None:
     sys.exit(TESTS_FAILED if code == pytest.ExitCode.TESTS_FAILED else int(code))
 
 
-def tests_pass(faults: list[Fault]) -> bool:
-    """Whether the tests pass without a fault: those of faults that need CUDA, and a few which the default test run has too."""
+def check_without_fault(faults: list[Fault]) -> None:
+    """Exit unless tests pass without a fault: those of faults that need CUDA, and a few which the default test run has too."""
     on_cuda = " ".join(sorted({name for fault in faults if fault.needs_cuda for name in fault.tests.split()}))
     few = Fault("no fault", "_config.py", "import os", "import os", "test_config.py test_emulator.py")
     checked = [few, few._replace(tests=on_cuda, needs_cuda=True)] if on_cuda else [few]
-    return not any(is_detected(fault)[1] for fault in checked)
+    for tried in map(tried_with, checked):
+        if tried.detected:
+            sys.exit(f"tests fail without a fault\n{tried.output}")
 
 
 def main(only: str = "") -> int:
@@ -86,13 +98,13 @@ def main(only: str = "") -> int:
             sys.exit(f"{fault.what}: {fault.file} does not contain {fault.before!r}\n  update the fault to the changed source")
     chosen = [fault for fault in FAULTS if (fault.needs_cuda if only == "gpu" else only in fault.file or only in fault.what)]
     tried = [fault for fault in chosen if torch.cuda.is_available() or not fault.needs_cuda]
-    FORKS.set_forkserver_preload(["pytest", "torch._inductor.compile_fx"])
-    if not tests_pass(tried):
-        sys.exit("tests fail without a fault")
+    if CONTEXT.get_start_method() == "forkserver":
+        CONTEXT.set_forkserver_preload(["pytest", "torch._inductor.compile_fx"])
+    check_without_fault(tried)
     missed = 0
     with ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2)) as pool:
-        for result in as_completed([pool.submit(is_detected, fault) for fault in tried]):
-            fault, detected, seconds = result.result()
+        for result in as_completed([pool.submit(tried_with, fault) for fault in tried]):
+            fault, detected, seconds, _ = result.result()
             missed += not detected
             print(f"{'detected' if detected else 'NOT DETECTED':12} {seconds:5.0f} s  {fault.file:24} {fault.what}", flush=True)
     print(f"{len(tried) - missed} of {len(tried)} faults detected; {len(chosen) - len(tried)} need a GPU")

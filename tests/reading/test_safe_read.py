@@ -102,55 +102,75 @@ LOCALS = {
 GLOBALS = {"STEP": 4, "torch": torch}
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ("self.step", "7"),
-        ("L['self'].step", "7"),
-        ("self._modules['0'].in_features", "2"),
-        ("self.training", "True"),
-        ("d['a']['b']", "5"),
-        ("l[1]", "2"),
-        ("G['STEP']", "4"),
-        ("G['torch'].float32", "torch.float32"),
-        ("G['torch']", "module torch"),
-        ("slot.v", "5"),
-        ("slot.empty", None),
-        ("type(slot).step", "6"),
-        ("dict(type(slot).__dict__)['step']", "6"),
-        ("dict(type(slot).__mro__[1].__dict__)['base']", "7"),
-        ("proxy['a']", "1"),
-        ("proxied_trap['a']", None),
-        ("method.__func__", "Trap.method"),
-        ("method.__func__.__code__", "Trap.method"),
-        ("method.__func__.__defaults__[0]", "8"),
-        ("queue[0]", "9"),
-        ("d[list(dict.keys(d))[0]]['b']", "5"),
-        ("plain", "[1, (2, 'a')]"),
-        ("mixed", "a list"),
-        ("number", "4.0"),
-        ("range", "iterator of range(0, 3)"),
-        ("count", "count(2, 1)"),
-        ("count_from_trap", "a count"),
-        ("p.grad", "None"),
-        ("t", "a Trap"),
-        ("t.plain", "3"),
-        ("f", "len"),
-        ("none", "None"),
-        ("n", "'" + "x" * 78 + "…"),
-        ("t.prop", None),
-        ("t.gone", None),
-        ("gone", None),
-        ("l[9]", None),
-        ("d['zz']", None),
-        ("t()", None),
-        ("self.step + 1", None),
-        ("not python (", None),
-        ("(" * 500, None),
-    ],
-)
+READ = [
+    ("self.step", "7"),
+    ("L['self'].step", "7"),
+    ("self._modules['0'].in_features", "2"),
+    ("self.training", "True"),
+    ("d['a']['b']", "5"),
+    ("l[1]", "2"),
+    ("G['STEP']", "4"),
+    ("G['torch'].float32", "torch.float32"),
+    ("G['torch']", "module torch"),
+    ("slot.v", "5"),
+    ("slot.empty", None),
+    ("type(slot).step", "6"),
+    ("dict(type(slot).__dict__)['step']", "6"),
+    ("dict(type(slot).__mro__[1].__dict__)['base']", "7"),
+    ("proxy['a']", "1"),
+    ("proxied_trap['a']", None),
+    ("method.__func__", "Trap.method"),
+    ("method.__func__.__code__", "Trap.method"),
+    ("method.__func__.__defaults__[0]", "8"),
+    ("queue[0]", "9"),
+    ("d[list(dict.keys(d))[0]]['b']", "5"),
+    ("plain", "[1, (2, 'a')]"),
+    ("mixed", "a list"),
+    ("number", "4.0"),
+    ("range", "iterator of range(0, 3)"),
+    ("count", "count(2, 1)"),
+    ("count_from_trap", "a count"),
+    ("p.grad", "None"),
+    ("t", "a Trap"),
+    ("t.plain", "3"),
+    ("f", "len"),
+    ("none", "None"),
+    ("n", "'" + "x" * 78 + "…"),
+    ("t.prop", None),
+    ("t.gone", None),
+    ("gone", None),
+    ("l[9]", None),
+    ("d['zz']", None),
+    ("t()", None),
+    ("self.step + 1", None),
+    ("not python (", None),
+    ("(" * 500, None),
+]
+
+
+@pytest.mark.parametrize(("source", "text"), READ)
 def test_guard_source_is_evaluated_without_running_user_code(source, text):
     assert safe_read.describe(source, LOCALS, GLOBALS) == text
+
+
+def test_values_of_many_sources_are_those_of_each_source_alone():
+    odd = [
+        "plain[1][0]",
+        "plain[-1]",
+        "d[plain[0]]",
+        "d['it[0]']",
+        """d["x['b']"]""",
+        "-plain[0]",
+        "plain + d.a",
+        "1.5",
+        "G",
+        "L",
+    ]
+    known = {}
+    for source in [*(source for source, _ in READ), *odd]:
+        alone = safe_read.resolve(source, LOCALS, GLOBALS)
+        together = safe_read._resolve_once(source, LOCALS, GLOBALS, known)
+        assert together is alone or safe_read.text_of(together) == safe_read.text_of(alone), source
 
 
 def test_length_of_a_guarded_list_ignores_an_overridden_len():

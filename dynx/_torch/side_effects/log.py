@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dynx._torch.side_effects.bounded import BoundedDeque
 from dynx._torch.side_effects.contents import Contents, contents_of, is_same, is_update, size_of
 from dynx._torch.tracing.stack import StackParts, stack_parts
-from dynx._torch.tracing.variables import container_of, stored
+from dynx._torch.tracing.variables import container_of, is_kind, stored
 
 _MAXLEN: Any = deque.__dict__["maxlen"]  # a subclass may override the attribute
 _ATTRIBUTE = "dynx_effect_log"  # an attribute of torch's `OutputGraph`; each attempt has its own
@@ -80,8 +80,10 @@ class EffectLog:
         self.tracked[id(variable)] = self._by_id[id(variable)] = self._by_id[id(tracked.container)] = tracked
 
     def mutate(self, variable: Any, name: str | None) -> None:
-        """Record a mutation that Dynamo notes, with the line being traced."""
+        """Record a mutation that Dynamo notes, with the line being traced; ignore containers that traced code creates."""
         tracked = self._by_id.get(id(variable)) if name is None else None
+        if tracked is None and name is None and is_kind(variable.mutation_type, "ValueMutationNew"):
+            return
         if tracked is not None:
             tracked.follow()
             variable = tracked.variable

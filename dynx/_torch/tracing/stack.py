@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 
@@ -26,10 +27,15 @@ def stack_parts() -> StackParts | None:
     Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`. This function runs for every guard:
     `TracingContext.extract_stack()`, which returns the same stack, takes ten times as long.
     """
-    from torch._guards import TracingContext
-
-    context = TracingContext.try_get()
+    context = _tracing_context().try_get()
     return None if context is None else (tuple(context.frame_summary_stack), context.loc_in_frame)
+
+
+@cache
+def _tracing_context() -> Any:
+    from torch._guards import TracingContext  # an import statement that finds the module takes 2 us
+
+    return TracingContext
 
 
 def is_same_line(a: StackParts, b: StackParts) -> bool:

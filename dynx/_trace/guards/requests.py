@@ -36,31 +36,33 @@ class Requests:
     A stack is taken for every guard, so taking it must be cheap; its lines are computed later, only where they are needed.
     """
 
-    __slots__ = ("_by_source",)
+    __slots__ = ("_added",)
 
     def __init__(self) -> None:
-        self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object, or a pair of source and attribute
+        self._added: list[tuple[Any, StackParts]] = []  # Dynamo's `Guard`s, each with the user stack that requested it
 
     def add(self, guard: Any) -> None:
-        """Add the current user stack to those of `guard`, unless the last one was taken at the same line of the same call."""
-        stack = stack_parts()
-        if stack is None:
-            return
-        self._add(guard.originating_source, stack)
-        if attribute := guarded_attribute(guard):  # torch's message does not name the attribute
-            self._add((guard.originating_source, attribute), stack)
-
-    def _add(self, key: Any, stack: StackParts) -> None:
-        stacks = self._by_source.setdefault(key, [])
-        if not stacks or not is_same_line(stacks[-1], stack):
-            stacks.append(stack)
+        """Add the user stack at the line being traced to those of `guard`."""
+        if (stack := stack_parts()) is not None:
+            self._added.append((guard, stack))
 
     def by_name(self) -> dict[str, list[StackParts]]:
-        """Return the stacks by the name (string) of the guarded source, so that no source object of torch is kept alive."""
+        """Return the stacks by the name (string) of the guarded source, so that no source object of torch is kept alive.
+
+        Of successive stacks at the same line of the same call, only the first is returned. A guard on the presence of an
+        attribute counts for the source with the attribute too, because torch's message does not name the attribute.
+        """
         result: dict[str, list[StackParts]] = {}
-        for key, stacks in self._by_source.items():
-            name = f"{guard_source(key[0])}.{key[1]}" if isinstance(key, tuple) else guard_source(key)
-            result.setdefault(name, []).extend(stacks)
+        names: dict[int, str] = {}  # by id() of the source
+        for guard, stack in self._added:
+            source = guard.originating_source
+            if (name := names.get(id(source))) is None:
+                name = names[id(source)] = guard_source(source)
+            attribute = guarded_attribute(guard)
+            for key in (name, f"{name}.{attribute}") if attribute else (name,):
+                stacks = result.setdefault(key, [])
+                if not stacks or not is_same_line(stacks[-1], stack):
+                    stacks.append(stack)
         return result
 
 
