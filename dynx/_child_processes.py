@@ -1,11 +1,11 @@
 """Extend `dynx.watch(out=...)` to child processes: each writes a run file of its own next to that of the parent process.
 
 - A forked child process inherits its parent's watch.
-- A child that multiprocessing spawns (`torch.multiprocessing.spawn`, a `DataLoader`) starts as a new interpreter and gets its
-  parent's main module, `sys.path` and arguments as a pickled dict (`multiprocessing.spawn`); dynx adds an object to this
-  dict; when the child unpickles it, a watch is set up that starts when the child imports `torch._dynamo`.
+- A child that multiprocessing spawns (`torch.multiprocessing.spawn`, a `DataLoader`) is a new interpreter. It unpickles a dict
+  with the main module, `sys.path` and arguments of its parent. dynx adds an object to this dict. Unpickling the object makes
+  the child start a watch when it imports `torch._dynamo`.
 - A worker of torchrun, accelerate or DeepSpeed is a Python command that the launcher passes to `subprocess.Popen`, with the
-  rank in its environment; dynx replaces it by a command that runs the same program under a watch.
+  rank in its environment. dynx replaces the command by one that runs the same program under a watch.
 
 Other subprocesses are not watched.
 """
@@ -172,7 +172,7 @@ def watched_command(command: Any, environment: Mapping[str, str], settings: Chil
     call = _parse(words[first + 1 :]) if _is_this_python(words[first], environment) else None
     if call is None:
         begin = " ".join(words[first : first + 3])
-        raise DynxError(f"worker command {begin} is not a script or module run by {sys.executable}")
+        raise DynxError(f"dynx cannot watch the worker {begin}: it is not a script or module run by {sys.executable}")
     if call.is_module and call.program[0] == "dynx":
         return command
     # the worker reads its rank from its own environment: a rank in `started_by` would be that of the launcher

@@ -1,4 +1,4 @@
-"""`load()`, which `dynx/__init__.py` assigns, returns `dynx.report` for `dynx.records`, which must not import it itself."""
+"""Let `dynx.records` use `dynx.report` without importing it: `dynx/__init__.py` assigns `load`, which returns the module."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Watch(RunMembers):
             self._writer.end(self._end)
 
     def _record_uses(self) -> None:
-        """If nothing was compiled, record how torch.compile was used.
+        """Record how the program used torch.compile if nothing was compiled, to explain why the run has no compilations.
 
         `dynx run` also records that torch.compile was not used at all; a watch in a `with` block does not.
         """

@@ -93,7 +93,7 @@ def test_members_of_a_watch_equal_those_of_its_run(tmp_path):
 def test_record_groups_of_a_watch_cannot_be_assigned():
     with dynx.watch() as w:
         pass
-    with pytest.raises(AttributeError, match="compiles cannot be set: it is computed from events"):
+    with pytest.raises(AttributeError, match=r"compiles cannot be set: it is computed from run.events"):
         w.compiles = ()
 
 

@@ -17,9 +17,9 @@ _SLOTS = 1 << 17  # of 8 bytes, for values; they are never written, so they take
 
 
 def call_in_large_frame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return `function(*args, **kwargs)`, called with a chunk of 2 MiB of memory for Python frames.
+    """Return `function(*args, **kwargs)`, with 1 MiB of contiguous memory for the Python frames of all inner calls.
 
-    The frame of `call_in_large_frame` fills half of the chunk; the other half is for the frames of inner calls.
+    CPython allocates 2 MiB for the frame of `call_in_large_frame`, which fills half; else it allocates 16 KiB at a time.
     """
     return function(*args, **kwargs)
 

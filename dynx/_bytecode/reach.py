@@ -25,7 +25,7 @@ class Reach(NamedTuple):
     Attributes:
         why_never: The reason why torch can never trace the statement; None if it may.
         lambdas: For a statement outside of functions: the code objects of the lambdas in it, all that torch can trace of it.
-        is_untraced: Whether the statement is in a function; if so, `why_never` says why torch never traces this function.
+        is_untraced: True if the statement is in a function; `why_never` is then the reason why torch never traces it, or None.
     """
 
     why_never: str | None
@@ -34,9 +34,9 @@ class Reach(NamedTuple):
 
 
 def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
-    """Return whether torch can trace a statement of a file, judged by the source and the functions that are loaded now.
+    """Find out from the source, and from the functions loaded now, whether torch can trace a statement of a file.
 
-    `why_not_traced` returns why torch never traces a function; None if it may.
+    `why_not_traced` returns the reason why torch never traces a function, or None if it may trace the function.
     """
     codes = _codes("".join(linecache.getlines(file)), file)
     if codes is None:
@@ -54,7 +54,7 @@ def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
 
 
 def nearest_traceable_line(file: str, line: int, why_not_traced: WhyNot) -> int | None:
-    """Return the line nearest to `line` at which a statement begins that torch may trace; None if the file has none."""
+    """Return the line nearest to `line` that begins a statement torch may trace, or None (`why_not_traced`: see `reach_of`)."""
     near = sorted(statements.statements(file), key=lambda statement: (abs(statement.first - line), statement.first < line))
     return next((statement.first for statement in near if reach_of(file, statement, why_not_traced).why_never is None), None)
 

@@ -35,9 +35,9 @@ def all_lines(file: str) -> list[str]:
 
 
 def lines_with(file: str, line: int, function: str) -> list[str]:
-    """Return all source lines of a file that has this line in this function; empty if they cannot be read.
+    """Return all source lines of a file, or of a program without a file; empty if they cannot be read.
 
-    Also empty for a program without a file in which `line` is not a line of a function with this name.
+    For a program without a file, the result is also empty if `line` is not in a function with the name `function`.
     """
     program = _PROGRAMS.get(file)
     if program is not None and (function.rpartition(".")[2], line) not in program.covered:

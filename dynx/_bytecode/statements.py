@@ -56,7 +56,7 @@ def step_at(name: str, argument: object, positions: Positions | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The first and last line of a statement, or of the header of an `if`, `except` or `def`; `body` has those of its block."""
+    """The first and last line of a statement. For an `if`, `except` or `def`, they are of its header; `body` has its block."""
 
     first: int
     last: int
@@ -121,7 +121,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def can_hold(code: CodeType, statement: Statement) -> bool:
-    """Return whether a code object may contain the statement; False if it begins in the statement, as a lambda may."""
+    """Return whether a code object may contain a statement; False if the code begins within it, as a lambda's code does."""
     return code.co_firstlineno not in statement
 
 

@@ -185,7 +185,7 @@ class Trail:
         return tuple(values[::-1])
 
     def locals(self, newest: int) -> dict[str, str]:
-        """Return the locals and their values after the assignment with index `newest`, in the order of first assignment."""
+        """Return names and values of the locals after the assignment with index `newest`, ordered by first assignment."""
         values: dict[int, int] = {}  # by name, in the reverse of that order
         while newest != NOTHING:
             name = self._names[newest]

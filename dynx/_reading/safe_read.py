@@ -83,7 +83,7 @@ def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> 
 
 
 def joined_keys(names: Sequence[str]) -> str:
-    """Join the keys of a dict, given as texts, with commas; of more than eight, only eight and then the number of all keys."""
+    """Join the keys of a dict (as texts) with commas; if there are more than eight, join the first eight and add the count."""
     return ", ".join(names[:_MAX_KEYS]) + (f", … {len(names)} in all" if len(names) > _MAX_KEYS else "")
 
 
@@ -109,7 +109,7 @@ def _key_texts(value: Any) -> tuple[str, ...] | None:
 
 
 def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Holder:
-    """Return what holds the value of the expression `source`: "argument", "global", "module", "optimizer" or "object"."""
+    """Return where the value of the expression `source` is stored: "argument", "global", "module", "optimizer" or "object"."""
     try:
         node = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -132,7 +132,7 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 class Described(NamedTuple):
-    """Texts that describe guarded values at compile time, by expression (`self.scale`), for the explanation of a recompile."""
+    """Texts that describe guarded values (keys: expressions such as `self.scale`) at compile time, to explain a recompile."""
 
     objects: dict[str, str]  # values that torch may guard by identity, keeping only the address; types of tensors
     keys: dict[str, tuple[str, ...]]  # of dicts
@@ -140,7 +140,7 @@ class Described(NamedTuple):
 
 
 def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Described:
-    """Describe those guarded values that torch's messages do not show: objects guarded by identity, and keys of dicts."""
+    """Describe the values of `sources` that torch's messages about failed guards do not show: objects, and keys of dicts."""
     result = Described({}, {}, {})
     known: dict[str, Any] = {}
     for source in sources:
@@ -311,7 +311,7 @@ def _unproxied(value: Any) -> Any:
 
 
 def _only_element(tensor: Any) -> Any:
-    """Return `tensor.item()`; `_UNKNOWN` for several elements or a subclass, which might run the user's code."""
+    """Return `tensor.item()`; `_UNKNOWN` for a tensor with several elements, or a subclass that might run the user's code."""
     sizes = shape_of(tensor)
     return tensor.item() if sizes is not None and math.prod(sizes) == 1 else _UNKNOWN
 

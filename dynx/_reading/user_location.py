@@ -206,10 +206,10 @@ def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
 
 
 def frame_of_call() -> tuple[FrameType | None, int]:
-    """Return the innermost frame of the user's code that torch did not call, which calls compiled code; and its depth.
+    """Return the frame of the user's code that called a compiled function, and its depth in the stack.
 
-    The depth is 0 for the function that called `frame_of_call`, 1 for its caller. The frame of a compiled function is the
-    user's code too; it is skipped because its caller is a frame of torch.
+    The depth is 0 for the function that called `frame_of_call`, 1 for its caller. Frames of the user's code that torch called,
+    such as that of the compiled function, are skipped unless there is no other frame of the user's code.
     """
     frame: FrameType | None = sys._getframe(1)
     calling: tuple[FrameType | None, int] = None, 0

@@ -57,9 +57,9 @@ def _lines(contents: RunFile) -> Iterator[Mapping[str, Any]]:
 
 
 class UnknownLines(Sequence[Mapping[str, Any]]):
-    """The lines with a kind of record that only a newer dynx has, as JSON objects: kept as bytes, and parsed on access.
+    """A sequence of JSON objects: the lines of a run file that have a kind of record that only a newer dynx knows.
 
-    The sequence equals any other sequence of equal objects, such as a tuple.
+    The lines are stored as bytes and parsed on access. The sequence equals any other sequence of equal objects.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class OwnFile:
-    """A file that this process creates, or empties if it exists, and writes through a descriptor; also a device or a pipe.
+    """A file that this process writes: it is created, or emptied if it exists; `path` may also be a device or a pipe.
 
     The constructor raises OSError if the file cannot be created.
     """
@@ -60,5 +60,5 @@ class OwnFile:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
         if not os.path.samestat(os.fstat(descriptor), self._status):
             os.close(descriptor)
-            raise FileNotFoundError(f"the run file {self._path} was deleted")
+            raise FileNotFoundError(f"the run file {self._path} was deleted or replaced while dynx was writing it")
         self._descriptor = descriptor

@@ -94,10 +94,10 @@ def unlock(file: OwnFile) -> None:
 
 
 def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
-    """Rename the run file of this process from its process id to its rank (`last.rank3.dynx`); return the new path.
+    """Replace the process id in the name of this process's run file by its rank (`last.rank3.dynx`); return the new path.
 
-    `own` is the file to rename, `path` the path without a rank, as passed to `--out`. `header` is the header in `own`, whose
-    `job` and `pid` distinguish files of this launch from files of earlier launches. Raises OSError if that fails.
+    `own` is the file to rename, and `path` the path without a rank, as passed to `--out`. `header` is the header of `own`: its
+    `job` and `pid` distinguish files of this launch from older files. Raises OSError if the file cannot be renamed.
     """
     name = f"rank{rank.rank}" + (f".restart{rank.restart}" if rank.restart else "")
     with _locked(path.parent):

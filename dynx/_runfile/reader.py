@@ -52,7 +52,7 @@ def read(path: Path) -> RunFile:
             elif isinstance(kind, str) and kind in NAMES:
                 try:
                     if end:
-                        raise InvalidRecord("the record comes after the end of the run")
+                        raise InvalidRecord("the record comes after the line that ends the run")
                     events.append(from_data(NAMES[kind], data))
                 except (InvalidRecord, RecursionError) as error:
                     problems.append(f"line {number}: {error or 'nested too deeply'}")
@@ -148,6 +148,6 @@ def _visible(value: Any) -> Any:
 def _warn_of(problems: list[str], path: str) -> None:
     for problem in problems[:_MAX_PROBLEMS]:
         rest = "; this line is skipped, the others are read" if problem.startswith("line ") else ""
-        warnings.warn(f"{path}, {problem}{rest}", DynxWarning, stacklevel=4)
+        warnings.warn(f"run file {path}, {problem}{rest}", DynxWarning, stacklevel=4)
     if len(problems) > _MAX_PROBLEMS:
         warnings.warn(f"{path}: {len(problems) - _MAX_PROBLEMS} more lines are damaged and skipped", DynxWarning, stacklevel=4)

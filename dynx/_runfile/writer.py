@@ -29,10 +29,10 @@ class RunWriter:
 
     The name of the file depends on the process, which `header` describes:
 
-    - a process without rank and parent writes `last.dynx`; if a second process opens `last.dynx` meanwhile, the file of the
-      first is renamed to `last.12345.dynx` (its process id), so that `last.dynx` is the run that began last;
+    - a process without rank and parent writes `last.dynx`; if another process begins to write `last.dynx` meanwhile, the file
+      of the first is renamed to `last.12345.dynx` (its process id), so that `last.dynx` is the run that began last;
     - a process of a distributed job, whose header has `rank`, writes `last.rank3.dynx` (see `dynx._runfile.rank`);
-    - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. When
+    - a child process (its header has `parent`, or it was forked) writes `last.12345.dynx`, beside the file of the parent. When
       the child gets a rank, its file is renamed to `last.rank3.dynx`, unless the parent has a rank already.
     """
 
@@ -87,13 +87,13 @@ class RunWriter:
             self._file = None
 
     def is_in_use(self) -> bool:
-        """Return whether this process has its run file open, or is a forked child with a rank that must still open its own."""
+        """Return whether this process has its run file open, or is a forked child with a rank that will open its own file."""
         if os.getpid() == self._pid:
             return self._file is not None
         return self._is_forked and "rank" not in self._header and rank.current_rank() is not None
 
     def look_for_rank(self) -> None:
-        """Look for the rank of a child process; once known, rename the run file. Called before each record and each fork."""
+        """Rename the run file of a child process once its rank is known; called before each record and before each fork."""
         if os.getpid() != self._pid and self.is_in_use():
             self._move_to_child()
         if not self._seeks_rank or self._file is None or (own_rank := rank.current_rank()) is None:

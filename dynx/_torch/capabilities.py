@@ -257,7 +257,7 @@ def hook_point(name: str) -> HookPoint:
 
 
 def capability(name: str) -> Capability:
-    """Return whether and how the installed torch has a hook point or attribute; not cached, so that tests can remove names."""
+    """Return whether the installed torch has a hook point or attribute, as a `Capability`. Not cached: tests remove names."""
     point = _POINTS.get(name)
     path, purpose = (point.path, point.purpose) if point is not None else _ATTRIBUTES[name]
     optional = point.optional if point is not None else name in _OPTIONAL
@@ -290,7 +290,7 @@ def _is_there(name: str) -> bool:
 
 
 def capabilities() -> tuple[Capability, ...]:
-    """Return for each hook point and attribute whether and how the installed torch has it."""
+    """Return for each hook point and attribute a `Capability`: whether the installed torch has it, lacks it or changed it."""
     return tuple(capability(name) for name in (*_POINTS, *_ATTRIBUTES))
 
 

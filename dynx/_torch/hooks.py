@@ -193,8 +193,8 @@ class _Site:
             call = wrapper.make(call)
             if not callable(call):
                 raise UsageError(
-                    f"the wrapper of {self.path} cannot be called: {wrapper.make!r} returned {call!r}\n"
-                    "  return a function that takes the arguments of the original"
+                    f"a wrapper of {self.path} must be a function, but {wrapper.make!r} returned {call!r}\n"
+                    f"  return a function that takes the arguments of {self.path}"
                 )
         is_first = not self.subscribers and not self.wrappers
         if is_first or (self.is_stored() and (subscribers or wrappers)):
@@ -218,7 +218,7 @@ class _Site:
         try:
             setattr(self.owner, self.attribute, entry)
         except (TypeError, AttributeError) as error:
-            raise UnsupportedTorch(f"{self.path} cannot be replaced: {error}\n  {_ADVICE}") from error
+            raise UnsupportedTorch(f"{self.path} cannot be replaced: {error}\n  {_RUN_DOCTOR}") from error
         self.entry = entry
         _sites.add(self)
 
@@ -231,7 +231,7 @@ class _Site:
             setattr(self.owner, self.attribute, self.stored)
 
 
-_ADVICE = "run `dynx doctor` to see what this torch supports"
+_RUN_DOCTOR = "run `dynx doctor` to see what this torch supports"
 _lock = threading.RLock()
 _active: list[_Site] = []  # with subscribers or wrappers
 _sites: WeakSet[_Site] = WeakSet()  # also without hooks, if a patch of another tool keeps the entry alive
@@ -270,7 +270,7 @@ def _site_at(point: HookPoint) -> _Site:
         owner, name = owner_of(point.path)
         getattr(owner, name)
     except (ImportError, AttributeError) as error:
-        raise UnsupportedTorch(f"torch has no {point.path}, which dynx needs for: {point.purpose}\n  {_ADVICE}") from error
+        raise UnsupportedTorch(f"torch has no {point.path}, which dynx needs for: {point.purpose}\n  {_RUN_DOCTOR}") from error
     for site in tuple(_sites):
         if site.owner is owner and site.attribute == name and site.is_stored():
             return site
@@ -296,7 +296,7 @@ def _new_site(point: HookPoint, owner: Any, name: str) -> _Site:
 
 
 def _definition(owner: Any, name: str) -> Any:
-    """Return the unbound object that a class or its bases store under a name; for a module or instance, the attribute."""
+    """Return what a class or one of its bases stores under a name, without binding it; for other owners, the attribute."""
     if not isinstance(owner, type):
         return getattr(owner, name)
     return next((vars(cls)[name] for cls in owner.__mro__ if name in vars(cls)), _MISSING)
@@ -313,7 +313,7 @@ def _function_in(definition: Any, point: HookPoint) -> Callable[..., Any]:
         why = f"is not a function or method, but a {type(function).__name__}"
     else:
         return cast("Callable[..., Any]", function)
-    raise UnsupportedTorch(f"{point.path} cannot be hooked: it {why}; dynx needs it for: {point.purpose}\n  {_ADVICE}")
+    raise UnsupportedTorch(f"{point.path} cannot be hooked: it {why}; dynx needs it for: {point.purpose}\n  {_RUN_DOCTOR}")
 
 
 def _binding(owner: Any, definition: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -358,7 +358,7 @@ class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
 
 
 def _copy_methods(function: Any, entry: Any) -> Callable[..., Any]:
-    """Copy to `entry` the attributes of `function` that it lacks, such as `cache_clear` of a cached function; return it."""
+    """Copy the attributes of `function` that `entry` lacks, such as `cache_clear` of a cached function; return `entry`."""
     for name in dir(function):
         if not hasattr(entry, name):
             setattr(entry, name, getattr(function, name))
@@ -366,7 +366,7 @@ def _copy_methods(function: Any, entry: Any) -> Callable[..., Any]:
 
 
 def _entry_of(site: _Site) -> Callable[..., Any]:
-    """Return the function to store in place of a hooked attribute, which calls subscribers, wrappers and the original."""
+    """Return the function that replaces the hooked attribute `site`; it calls its subscribers, wrappers and the original."""
 
     def dynx_hook(*args: Any, **kwargs: Any) -> Any:
         call, frames = site.chain
@@ -384,7 +384,7 @@ Afters = list[tuple[_Subscriber, After]]
 
 
 def _announce(subscribers: list[_Subscriber], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Afters:
-    """Call the subscribers ahead of a hooked call; return the functions that they return, which take the call's result."""
+    """Call the subscribers before a hooked call; return the functions that they want to be called after it, with its result."""
     afters: Afters = []
     for subscriber in subscribers:
         if subscriber.thread is not None and subscriber.thread != threading.get_ident():

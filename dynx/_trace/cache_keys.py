@@ -64,7 +64,7 @@ class CompiledKeys:
         entries[:] = [*(entry for entry in entries if entry.key != key), KeyedEntry(key, compile_id)]
 
     def changes(self, generation: int, code: CodeType, key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
-        """Return a `Reason` for each setting that differs between `key` and the most similar earlier key of this function."""
+        """Return a `Reason` at `call_site` for each setting that differs between `key` and the most similar earlier key."""
         entries = self._entries.get(FunctionKey(generation, code, code.co_filename), ())
         return changes([*entries, *in_cache(code)], key, call_site)
 

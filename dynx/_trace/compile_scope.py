@@ -95,7 +95,7 @@ class Scope:
         self.requests = Requests()  # a discarded attempt installs no guards
 
     def end_attempt(self, result: object, raised: BaseException | None) -> None:
-        """Add an `Attempt` record for the pass of Dynamo that has just ended: `trace_frame` returned `result`, or raised."""
+        """Record the tracing attempt that has just ended: torch's `trace_frame` returned `result`, or raised `raised`."""
         if raised is None:
             # torch reports every changed number as dynamic, including numbers that it specializes later in the attempt
             symbolic, fixed = symbolic_sources(result), specialized_sources(result)
@@ -145,7 +145,7 @@ class Scope:
         self.warnings.append(TorchWarning(text, origin, self._traced_line()))
 
     def add_known(self, raw: RawKnown, *, is_new: bool) -> None:
-        """Note a size or number that is symbolic because of a PGO profile; add a record only if `is_new`, once in a process."""
+        """Store which PGO profile made a size or number symbolic; if `is_new`, also add a `BecameDynamic` record."""
         dim = "scalar" if raw.dim is None else f"size {raw.dim}"
         values = raw.values or ("", "")
         change = BecameDynamic(raw.source, dim, *values, *self.key, self._traced_line(), raw.profile, raw.run)
@@ -154,7 +154,7 @@ class Scope:
             self.dynamic.append(change)
 
     def add_profile_miss(self, profile: str) -> None:
-        """Record, at most once, that a PGO profile has sizes for this function, but only with another hash of its closure."""
+        """Record, at most once, that a PGO profile is not used: it has this function only with another hash of its closure."""
         if not self.profile_misses:
             self.profile_misses.append(ProfileMiss(profile, *self.key, self.location))
 
@@ -265,7 +265,7 @@ def function_location(call: CompileCall, call_site: Location | None) -> Location
 
 
 def beginning_of(code: CodeType, name: str, call_site: Location | None) -> Location:
-    """Return the first line of a function; `call_site`, the line that called it, is kept for a function of a library."""
+    """Return the location of the first line of a function; if a library defines it, add its caller, `call_site`."""
     library = owner_of_file(code.co_filename).library
     caller = call_site.own if library is not None and call_site is not None else None
     return Location(code.co_filename, first_line(code), name, library=library, caller=caller)

@@ -54,7 +54,7 @@ def emit(record: Record) -> None:
 
 
 def notify(what: str, callback: Callable[..., None], *args: object) -> None:
-    """Call a callback that `bus.listen` registered; an exception in it becomes a `Trouble` record and fails nothing else."""
+    """Call a callback that `bus.listen` registered; if it raises, emit a `Trouble` record that says what failed (`what`)."""
     try:
         callback(*args)
     except Exception as error:  # noqa: BLE001 - a failing observer must not stop the compilation

@@ -39,7 +39,7 @@ def _mutation(raw: RawMutation, site: Location | None) -> Mutation:
 
 
 def _lines(parts: StackParts | None, site: Location | None) -> tuple[Location | None, tuple[Location, ...]]:
-    """Return the innermost line of user code in a stack, and the lines that lead to it from the compiled function."""
+    """Return the innermost user or library line of a stack, and all such lines; `site` called the compiled function."""
     return (None, ()) if parts is None else _lines_of_stack(of_parts(parts), site)
 
 

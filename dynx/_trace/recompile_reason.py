@@ -26,7 +26,7 @@ _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the loca
 
 @dataclass(frozen=True)
 class EntryFacts:
-    """Plain data about a cache entry, recorded when the entry is compiled, from which to explain a later recompile."""
+    """Plain data about a cache entry, recorded when the entry is compiled, and used to explain later recompiles."""
 
     requests: Mapping[str, list[StackParts]]
     state: Mapping[str, str]  # torch's global state
@@ -45,7 +45,7 @@ _UNKNOWN = EntryFacts({}, {}, None)
 
 
 class FrameKey(NamedTuple):
-    """A frame number of torch, and the generation in which it is unique: `torch._dynamo.reset()` begins a new generation."""
+    """Key of a frame: torch's frame number, and the number of resets before it, as `reset()` makes frame numbers start anew."""
 
     generation: int
     number: int  # the first part of its compile ids
@@ -65,7 +65,7 @@ class SeenValues:
         self._values.clear()
 
     def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Return the reasons sorted: first values that the frame was never compiled for, and bounds of symbolic sizes."""
+        """Sort the reasons of a recompile: values that `frame` was never compiled for, and size bounds, come first."""
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
@@ -116,7 +116,7 @@ def explain(
     backend: str,
     call_site: Location | None,
 ) -> Reason:
-    """Build the `Reason` for one failed guard; `facts` is None if no listener observed the compilation of the cache entry."""
+    """Build the `Reason` why a cache entry does not match a call; `facts` was recorded when the entry was compiled."""
     facts = facts or _UNKNOWN
     guard = _name_missing_attribute(entry.guard, facts, locals, globals)
     guard = _name_changed_key(guard, facts, locals, globals)
@@ -140,7 +140,7 @@ def explain(
 
 
 def weak_self(locals: Mapping[str, Any]) -> Callable[[], Any]:
-    """Return a weak reference to `self` among the arguments of a frame; a function that returns None if there is none."""
+    """Return a weak reference to the argument `self` of a frame, or a function that returns None if it has no `self`."""
     try:
         return weakref.ref(locals["self"])
     except (KeyError, TypeError):
@@ -154,7 +154,7 @@ def _other_instance(facts: EntryFacts, locals: Mapping[str, Any]) -> str | None:
 
 
 def _differing(facts: EntryFacts, locals: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the guarded attributes of `self` that differ between this instance and the one that the entry was compiled for."""
+    """Return the guarded attributes whose values differ between `self` and the instance that the entry was compiled for."""
     if _other_instance(facts, locals) is None:
         return ()
     before, now = {"self": facts.instance()}, {"self": locals["self"]}
@@ -166,7 +166,7 @@ def _differing(facts: EntryFacts, locals: Mapping[str, Any]) -> tuple[str, ...]:
 def _name_changed_key(
     guard: ParsedGuard, facts: EntryFacts, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Turn a failed guard on the length of a dict into one on the new or missing keys, if these are known and few."""
+    """Replace a failed guard on the length of a dict by one that names the new or missing keys, if dynx knows them."""
     before = facts.values.keys.get(guard.source) if guard.kind == "length" else None
     now = safe_read.key_texts(guard.source, locals, globals) if before is not None else None
     if before is None or now is None:
@@ -225,9 +225,9 @@ def _values(
 
 
 def _identities(guard: ParsedGuard, facts: EntryFacts, got: str | None) -> tuple[str | None, str | None]:
-    """Return descriptions of the expected and the actual object of an identity guard.
+    """Return descriptions of the expected and the actual object of an identity guard; `got` describes the actual object.
 
-    torch keeps only the type of the expected object; dynx described that object when the entry was compiled.
+    torch keeps only the type of the expected object; its description was recorded in `facts` when the entry was compiled.
     """
     expected = facts.values.objects.get(guard.source) or facts.values.objects.get(f"{guard.source}.__code__")
     if expected is None:

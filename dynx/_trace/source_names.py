@@ -27,10 +27,10 @@ _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 def in_words_of_the_user(
     reasons: Sequence[Reason], code: CodeType, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Reason]:
-    """Rename the sources of failed guards, and drop guards of other functions that share torch's wrapper `wrap_inline`.
+    """Rename guarded values as in the user's code, and drop guards of other functions that share torch's `wrap_inline`.
 
-    torch compiles callables without Python code through one function, `wrap_inline(fn)`: there, `fn.step` is `self.step`, and
-    `args[0]` is the first parameter of `fn`. A decorator, such as `torch.no_grad()`, hides the parameters in the same way.
+    torch compiles callables without Python code inside one function, `wrap_inline(fn)`. Its guards name `self.step` `fn.step`,
+    and the first parameter of `fn` `args[0]`. A decorator, such as `torch.no_grad()`, hides the parameters in the same way.
     After a graph break, values on Python's stack become arguments of the resume function, which torch names `___stack0`.
     """
     if is_shared(code):
@@ -50,16 +50,16 @@ def in_words_of_the_user(
 
 
 def _renamed(reason: Reason, source: str) -> Reason:
-    """Return a reason with the new `source`.
+    """Return a copy of the reason that names the guarded value `source`.
 
-    If an item of `args` or `kwargs` gets the name of a parameter, the `holder` of the reason becomes "argument".
+    If `source` is a parameter that torch named as an item of `args` or `kwargs`, the value is marked as an argument.
     """
     is_argument = source != reason.source and source.isidentifier() and reason.source.startswith(("args[", "kwargs["))
     return replace(reason, source=source, holder="argument" if is_argument else reason.holder)
 
 
 def _parameters_of_wrapped(code: CodeType, locals: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the positional parameters of the only function in the closure of a decorator's wrapper; else no parameters."""
+    """Return the positional parameters of the function that a decorator wraps; empty unless it is clear which one that is."""
     functions = [locals[name] for name in code.co_freevars if type(locals.get(name)) in (FunctionType, MethodType)]
     functions = [function for function in functions if not function.__module__.startswith("torch.")]
     return _parameters(functions[0]) if len(functions) == 1 else ()

@@ -43,7 +43,7 @@ REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this reco
 
 
 def facts_of(compile_id: str, guards: Any) -> EntryFacts | None:
-    """Return the `EntryFacts` of the cache entry with this compile id or these guards; None if no listener saw it compiled."""
+    """Return what dynx recorded when the cache entry with this compile id or these guards was compiled; None if nothing."""
     return _facts.get(CompileKey(_generations.current, compile_id)) or _facts_by_guards.get(guards)
 
 
@@ -85,7 +85,7 @@ def _scope() -> Scope | None:
 
 
 def _backward() -> tuple[str, float] | None:
-    """Return compile id and start of the backward graph that is being compiled, which happens at the first `backward()`."""
+    """Return the compile id and the start time of the backward graph that is being compiled on this thread, or None."""
     return _in_progress.__dict__.get("backward")
 
 
@@ -132,7 +132,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
 
 
 def _add_facts(key: CompileKey, facts: EntryFacts) -> None:
-    """Keep the facts about a new cache entry, and drop those of entries that a reset has removed from torch's cache."""
+    """Store what is known about a new cache entry (`facts`), and drop the data about entries that a reset has removed."""
     for old in [old for old in _facts if old.generation < key.generation]:
         del _facts[old]
     _facts[key] = facts

@@ -18,9 +18,9 @@ _HOOKS = hooks.__file__
 
 
 class Uses:
-    """A recorder of the uses of torch.compile, and of the settings at the first call that may compile.
+    """A recorder of the uses of `torch.compile`, and of the settings when a compiled function is called for the first time.
 
-    This first call removes the hook on calls, so that later calls have no overhead.
+    The hook on calls is removed at the first call that may compile, so that later calls have no overhead.
     """
 
     def __init__(self) -> None:

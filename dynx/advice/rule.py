@@ -32,7 +32,7 @@ class FrameKey(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """The text of an advice, whether it expects a bounded number of recompiles, and whether it says to raise the limit."""
+    """An advice: its text, whether the number of recompiles is bounded, and whether it says to raise a recompile limit."""
 
     text: str
     is_expected: bool = False  # the number of recompiles is bounded: one per mode, per class, per object
@@ -40,7 +40,7 @@ class Advice(NamedTuple):
 
 
 def expected(text: str) -> Advice:
-    """Return an `Advice` with `is_expected` set, for recompiles whose number is bounded."""
+    """Return an advice to expect a bounded number of recompiles, such as one per mode: `is_expected` is True."""
     return Advice(text, is_expected=True)
 
 
@@ -68,9 +68,9 @@ class RecompileRule(Rule):
         applies: Whether the rule applies to the first failed guard of a recompile.
         advice: Returns the advice on a group of recompiles with the same cause.
         fixes: Returns the fixes for `dynx fix`, the smallest change first.
-        is_size: Whether the changed value is a size or stride of a tensor. It comes from the program, even in a library.
-        is_common: Whether the parts of a function that a graph break split may have different names for the changed value. Then
-            their recompiles share one finding.
+        is_size: Whether the changed value is a size, stride or number of dims: the program decides it, not a library.
+        is_common: Whether the changed value may have different names in the parts of a function that a graph break split. The
+            recompiles of these parts then share one finding.
     """
 
     applies: Callable[[Reason], bool]
@@ -131,7 +131,7 @@ class RunRule(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossRule(Rule):
-    """A rule about saved tensors that `dynx.saved` stores in a format that changes gradients more than its precision suggests.
+    """A rule that finds tensors saved for backward which `dynx.saved` stores with too little precision for the gradients.
 
     Attributes:
         loss: Returns the tensors of a graph to which the rule applies, with title and advice; None if there are none.

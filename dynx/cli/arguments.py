@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; unlike argparse, report arguments that are unknown to a command as errors of this command."""
+        """Parse arguments; report unknown ones as errors of the subcommand, where argparse would show the usage of `dynx`."""
         known, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self._refuse(unknown[0])

@@ -1,4 +1,4 @@
-"""`dynx cache why A B`: why graphs of one run were not found in the caches that another run filled."""
+"""`dynx cache why A B`: print why run B did not find graphs in the compile caches that run A filled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def add_to(commands: Subparsers) -> None:
     why = actions.add_parser("why", help=text, description=f"{text[0].upper()}{text[1:]}.")
     why.add_argument("first", type=Path, help="the run that filled the caches, as a file that `dynx run --detail full` wrote")
     why.add_argument("second", type=Path, help="the run that missed the caches, as a file that `dynx run --detail full` wrote")
-    why.add_argument("--json", action="store_true", help="print the causes as JSON")
+    why.add_argument("--json", action="store_true", help="print the causes of cache misses as JSON")
     why.set_defaults(act=act)
 
 
 def act(arguments: argparse.Namespace) -> int:
-    """Print the causes; return 1 if there are any, and 2 if the runs cannot be compared."""
+    """Print why the second run missed the caches; return 1 if it missed any, 2 if the runs cannot be compared, else 0."""
     from dynx.pgo import cachediff
 
     found = cachediff(arguments.first, arguments.second)

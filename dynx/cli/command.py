@@ -16,7 +16,7 @@ class Command(Protocol):
     """A module that implements a `dynx` command: `add_to` adds its argument parser, `act` runs the command."""
 
     def add_to(self, commands: Subparsers) -> None:
-        """Add the argument parser of this command to `commands`; the parsed arguments contain the function `act` as `act`."""
+        """Add the argument parser of this command to `commands`; it sets `arguments.act` to `act`, which runs the command."""
 
     def act(self, arguments: argparse.Namespace) -> int | Callable[[], int]:
         """Run the command; return the exit code, or a function that runs the user's program and returns the exit code."""

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 
 
-def number(what: str, accepts: Callable[[float], bool]) -> Callable[[str], float]:
+def number(expected: str, accepts: Callable[[float], bool]) -> Callable[[str], float]:
     """Return the `type` of an argparse option that takes finite numbers for which `accepts` is true.
 
-    `what` follows "X is not" in the error, such as "a number of seconds".
+    `expected` follows "X is not" in the error, such as "a number of seconds".
     """
 
     def parse(text: str) -> float:
@@ -19,7 +19,7 @@ def number(what: str, accepts: Callable[[float], bool]) -> Callable[[str], float
         except ValueError:
             value = math.nan
         if not (math.isfinite(value) and accepts(value)):
-            raise argparse.ArgumentTypeError(f"{text} is not {what}")
+            raise argparse.ArgumentTypeError(f"{text} is not {expected}")
         return value
 
     return parse

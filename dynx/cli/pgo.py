@@ -34,10 +34,10 @@ def add_to(commands: Subparsers) -> None:
     dump = action("dump", _dump, "print a profile")
     dump.add_argument("file", type=Path, help=file_help)
     kind = dump.add_mutually_exclusive_group()
-    kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format; converts torch's format")
+    kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format, also if FILE is torch's")
     kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
     kind.add_argument(
-        "--dims", action="store_true", help="print the dynamic sources with their dims, a form that torch reads from 2.13 on"
+        "--dims", action="store_true", help="as --sources, with dims, such as L['x']:0, which torch reads from 2.13 on"
     )
 
     diff = action("diff", _diff, "print the sizes in which two profiles differ; exit code 1 if there are any")
@@ -46,26 +46,26 @@ def add_to(commands: Subparsers) -> None:
 
     merge = action("merge", _merge, "merge several profiles into one")
     merge.add_argument("files", type=Path, nargs="+", help=file_help)
-    merge.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
+    merge.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write the profile to")
 
     prune = action("prune", _prune, "write a profile in which fewer sizes are dynamic")
     prune.add_argument("file", type=Path, help=file_help)
     prune.add_argument(
         "--keep",
         metavar="REGEX",
-        help="regular expression: only sources that it matches in full stay dynamic; for L['x'], write L..x..",
+        help="keep sizes dynamic only for inputs whose whole source (name in guards) matches REGEX: L..x.. matches L['x']",
     )
     prune.add_argument(
         "--drop",
         metavar="REGEX",
-        help="regular expression: sizes of sources that it matches in full become static again, until they change",
+        help="make the sizes of inputs whose whole source (name in guards) matches REGEX static again, until they change",
     )
-    prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
+    prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write the profile to")
 
     explain = action("explain", _explain, "print the values that made sizes dynamic")
     explain.add_argument("file", type=Path, help="a profile that `dynx run --pgo` or pgo.record() wrote")
-    explain.add_argument("source", nargs="?", help="only the input with this source (its name in guards), such as x or L['x']")
-    explain.add_argument("--dim", type=int, help="only this dimension of the tensors")
+    explain.add_argument("source", nargs="?", help="explain only the input with this name in guards, such as x or L['x']")
+    explain.add_argument("--dim", type=int, help="explain only this dimension of tensors, counted from 0")
 
     verify = action("verify", _verify, "compare the functions of a profile with the source files; exit code 1 if any differs")
     verify.add_argument("file", type=Path, help=file_help)

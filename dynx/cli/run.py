@@ -45,7 +45,7 @@ def add_to(commands: Subparsers) -> None:
         "--detail",
         choices=("normal", "full"),
         default="normal",
-        help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
+        help="full: also record guards, graph code and the cost of every traced line, and show what --post-mortem shows",
     )
     parser.add_argument("--full", action="store_true", help="show all that was recorded, in tables, not only the findings")
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_to(commands: Subparsers) -> None:
         type=Path,
         metavar="FILE",
         help="start with the profile of dynamic sizes in FILE if it exists, and update FILE at the end; "
-        "symbols are named by their sources",
+        "symbols are named by their sources, so that names are equal in all runs",
     )
     parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: the file of a plan
     trying.add_to(parser)
@@ -111,9 +111,9 @@ def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
 
 
 def _warm(path: Path) -> AbstractContextManager[None]:
-    """Return a context manager for --pgo that says on stderr which functions have changed, and where the profile was saved.
+    """Apply the profile of --pgo now; return a context manager that saves it at the end, and prints its path on stderr.
 
-    The profile is read at once, so that an unreadable file ends the command before the program starts.
+    Also print which of its functions have changed. An unreadable file ends the command before the program starts.
     """
     from dynx.pgo import warm_start
     from dynx.pgo._apply import notice
@@ -166,8 +166,8 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | N
 def worker(target: str, arguments: Sequence[str], *, is_module: bool, settings: Mapping[str, Any]) -> Callable[[], int]:
     """Load the program of a worker of torchrun or a similar launcher, a script or a module; return the function that runs it.
 
-    The worker writes a run file, and the launcher prints the report. `settings` are the keyword arguments of
-    `dynx.session.Watch`; `out` is a str. Raises UsageError if there is no such program.
+    The worker writes a run file, and the launcher prints the report. `settings` are keyword arguments of
+    `dynx.session.Watch`, with the path `out` as a str. Raises UsageError if there is no such program.
     """
     from dynx.session import Watch
 

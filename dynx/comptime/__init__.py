@@ -81,7 +81,7 @@ past, in the present, and after the trace has ended.
 
 Restarts reach the user of the debugger as well. `_trail_reader.history` leaves out the attempts that a later attempt
 replaced; the debugger does not stop at rows in which an attempt repeats the previous one; frames are identified by
-compile id and ordinal, which a restart does not change.
+compile id and by their order in the attempt, which a restart does not change.
 
 Invariants
 ==========

@@ -1,4 +1,4 @@
-"""Run a comptime callback: convert the variables it closes over, handle its errors, return its value to the trace."""
+"""Run a comptime callback: fill its closure with values or ComptimeVars, handle its errors, return its value to the trace."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     arguments = _bind(args, kwargs)
     on_error: OnError = arguments["on_error"].as_python_constant() if "on_error" in arguments else "raise"
     if on_error not in ON_ERROR:
-        raise raising.visible_to_user(f"{bad_on_error(on_error)}\n  at {traced_line(tx)}", UsageError)
+        raise raising.visible_to_user(f"comptime() failed: {bad_on_error(on_error)}\n  at {traced_line(tx)}", UsageError)
     stand_ins: weakref.WeakSet[Any] = weakref.WeakSet()
     conversion = Conversion(tx, lambda variable: ComptimeVar(tx, variable, stand_ins))
     try:
         fn = conversion.callback(arguments["fn"])
     except ComptimeFailed as error:
-        raise raising.visible_to_user(f"{error}\n  at {traced_line(tx)}") from None
+        raise raising.visible_to_user(f"comptime() cannot call this callback: {error}\n  at {traced_line(tx)}") from None
 
     def finish(value: Any) -> Any:
         if value is not None:

@@ -148,9 +148,9 @@ class ComptimeContext:
         return tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in guards)
 
     def side_effects(self) -> tuple[Effect, ...]:
-        """Return the mutations so far of objects that exist outside of the trace, in the order in which they will be repeated.
+        """Return the mutations, made by traced code so far, of objects that exist outside of the trace.
 
-        Compiled code should repeat them after its graph has run; `dynx.watch().side_effects` shows whether it does.
+        Compiled code should repeat them in this order after its graph; `dynx.watch().side_effects` shows whether it does.
         """
         effects = pending_effects.effects(self._tx)
         return tuple(effect_record(effect) for effect in effects)
@@ -188,7 +188,7 @@ class ComptimeContext:
         if shape_facts.holds_now(condition) is False:
             raise CheckFailed(
                 f"the condition of ctx.check or ctx.constrain is false: {description}{_values(condition)}\n"
-                f"  promised at {location}"
+                f"  checked at {location}"
             )
         if shape_facts.is_unbacked(condition) and not shape_facts.can_assert(condition):
             raise ComptimeFailed(
@@ -201,7 +201,7 @@ class ComptimeContext:
     def assume(self, cond: Any) -> None:
         """Let Dynamo rely on a condition without asserting it. Unsound: if the condition is false, results are wrong.
 
-        Use `check`, unless the assertion itself is the problem. Raises the same errors as `check`.
+        Use `ctx.check`, which also asserts the condition, unless you must avoid the assertion. Raises the same errors.
         """
         self._before_change()
         condition = self._condition(cond)
@@ -262,7 +262,9 @@ class ComptimeContext:
                 "  return a number that is not nan, a str, or a container of them"
             )
         if not _is_equal(fn(), expected):
-            raise ComptimeFailed(f"guard_on({name!r}): fn() returns another value in each call\n  return a stable value")
+            raise ComptimeFailed(
+                f"guard_on({name!r}): fn() returned two different values\n  return the same value in each call"
+            )
         shape_facts.guard_on(self._tx, name, fn, expected, show_value(value))
         remember(name, fn)
         return value
@@ -384,7 +386,7 @@ def _is_equal(value: Any, expected: Any) -> bool:
 
 
 def _values(condition: Any) -> str:
-    """Return the values in this call of the symbols in a condition, as the end of an error message."""
+    """Return the current value of each symbol in a condition, as text for the end of an error message: ` (s0=4)`."""
     values = ", ".join(f"{symbol}={value}" for symbol, value in shape_facts.values_now(condition).items())
     return f" ({values})" if values else ""
 

@@ -41,11 +41,11 @@ _USAGE = {
 class Debugger(cmd.Cmd):
     """The prompt of the debugger: reads and runs the user's commands whenever the trace is stopped.
 
-    A row is the index of a recorded instruction: `_present` is the row of the newest, `_row` that of the one which the user
-    inspects. A method `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
+    A row is the index of a recorded instruction. `_present` is the newest row, `_row` is the row that the user inspects. A
+    method `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
 
-    `stop` is the stop condition of the last command, and `breaks` has the reasons of the graph breaks, by row. `has_left`: the
-    debugged function continues without further stops.
+    `stop` is the stop condition of the last command. `breaks` maps the row of each graph break to its reason. Once `has_left`
+    is True, the debugged function continues without further stops.
     """
 
     prompt = "(dynx) "
@@ -78,7 +78,7 @@ class Debugger(cmd.Cmd):
             self._tx = None
 
     def end(self, reason: str) -> None:
-        """Prompt once more after the trace has ended."""
+        """Print `reason` and prompt once more after the trace, unless nothing was traced or the script has no commands left."""
         history = _trail_reader.history(self._trail, internals=self._internals)
         self._has_ended = True
         if not history:
@@ -93,7 +93,7 @@ class Debugger(cmd.Cmd):
         self._prompt()
 
     def condition_holds(self, breakpoint: Breakpoint, tx: Any, *, quietly: bool = False) -> bool:
-        """Return whether a breakpoint's condition is true; if evaluating it raises, report the error and return True."""
+        """Return whether a breakpoint's condition is true; if it raises, return True, and print the error unless `quietly`."""
         if breakpoint.condition is None:
             return True
         try:
@@ -140,7 +140,7 @@ class Debugger(cmd.Cmd):
         return self._continue_to(self.stops.instruction(self._row))
 
     def do_until(self, arg: str) -> bool:
-        """Go to the next statement after this line, or at or after LINE; stop in the caller if this function returns first."""
+        """Go to the next statement after this line (or at or after LINE); stop in the caller if this function returns first."""
         if arg and not arg.isdigit():
             return self._complain(f"until needs a line number, not {arg}")
         return self._continue_to(self.stops.until(self._at(), int(arg) if arg else None))
@@ -213,7 +213,7 @@ class Debugger(cmd.Cmd):
         return self._look_at(self._level - 1)
 
     def do_p(self, arg: str) -> bool:
-        """Evaluate and print an expression of locals, globals and tensor metadata (x.shape); after `back`, only a local."""
+        """Evaluate and print an expression of locals, globals and tensor metadata (x.shape); after `back`, a local by name."""
         local_variables = self._state().frames[self._level].locals
         if not arg:
             self._complain("p needs an expression")
@@ -287,7 +287,7 @@ class Debugger(cmd.Cmd):
         return _trail_reader.state(self._trail, self._row, internals=self._internals)
 
     def _continue_to(self, stop: Stop | None) -> bool:
-        """Go to the next stop: among the recorded instructions or, from the newest, by letting Dynamo continue to trace."""
+        """Go to the next breakpoint, graph break or instruction that meets `stop`, recorded or, after those, newly traced."""
         if self._row == self._present and self._has_ended:
             return self._complain("the trace is over: back and rs move through it, c and q leave")
         if self._row == self._present:
@@ -321,7 +321,7 @@ class Debugger(cmd.Cmd):
         return self._cached_history
 
     def _hits(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Return whether a breakpoint was hit at a recorded instruction, or has no condition and would be hit there."""
+        """Return whether a breakpoint stops at a recorded instruction; a condition counts as it was evaluated while tracing."""
         return row in breakpoint.rows or (breakpoint.condition is None and self.stops.is_at(breakpoint, row))
 
     def _go_to(self, row: int, reason: str = "") -> bool:
@@ -373,7 +373,7 @@ class Debugger(cmd.Cmd):
         row_of = self._recorder.row_of
         tx = next((frame for frame in translator.chain(self._tx) if row_of(frame) == self._at()), None)
         if tx is None:
-            raise DynxError("Dynamo no longer traces this frame: p prints its locals by name, but evaluates no expressions")
+            raise DynxError("Dynamo no longer traces this frame: command p prints its locals, but cannot evaluate expressions")
         return evaluate(tx, translator.local_variables(tx), expression)
 
     def _say(self, content: RenderableType | None) -> None:
@@ -384,5 +384,5 @@ class Debugger(cmd.Cmd):
         return False
 
 
-def _no_target(text: str) -> NoReturn:
-    raise ProbeFailed(f"{text}\n  pass LINE, FILE:LINE, a function, FILE::FUNCTION or module:function")
+def _no_target(problem: str) -> NoReturn:
+    raise ProbeFailed(f"no breakpoint was set: {problem}\n  pass LINE, FILE:LINE, FUNCTION, FILE::FUNCTION or module:function")

@@ -146,12 +146,12 @@ class Session(Handle):
         _on_thread.session = self._outer
 
     def end(self, reason: str) -> None:
-        """Prompt once more after the call has ended, so that the user can inspect the recorded trace."""
+        """Print `reason` and prompt once more after the call has ended, so that the user can inspect the recorded trace."""
         if not self.debugger.has_left:
             self.debugger.end(reason)
 
     def stop_in_callback(self, tx: Any) -> None:
-        """Prompt during a comptime callback, that is, in the middle of an instruction; record the instruction if needed."""
+        """Prompt inside a comptime callback, after recording the state of the traced frame if it has not been recorded yet."""
         if not self.debugger.has_left:
             self.recorder.row_of(tx, calls=False)
             self._guarded(self.debugger.stop_at, tx)
@@ -220,7 +220,7 @@ class Session(Handle):
         return bool(hit) or (debugger.stop is not None and debugger.stop(row))
 
     def _stop_at_break(self, error: BaseException, tx: Any) -> None:
-        """Prompt at a graph break, in the innermost frame; `tx` is the translator of that frame."""
+        """Prompt at a graph break; `tx` is the InstructionTranslator of the innermost frame."""
         if self.debugger.has_left or tx is None or not is_new(error, self):
             return
         graph_break = read_break("", error)

@@ -79,7 +79,7 @@ def on_commit(tx: Any, call: Callable[[], None]) -> None:
 
 
 def output_count(tx: Any) -> int:
-    """Return the number of outputs buffered by the current attempt; `carry_over` takes such a number as `first`."""
+    """Return how many outputs the current attempt has buffered; `carry_over(tx, count)` then keeps those buffered later."""
     attempt = _attempts.get(id(translator.output_key(tx)))
     return 0 if attempt is None else len(attempt.outputs)
 
@@ -122,7 +122,7 @@ def after_compilation(call: Callable[[], None]) -> None:
 
 
 def _defer(tx: Any, output: Output, *, prints: bool = True) -> None:
-    """Buffer an output until the current trace attempt ends."""
+    """Buffer an output until the current trace attempt ends; `prints` says whether it prints anything."""
     key = id(translator.output_key(tx))
     attempt = _attempts.get(key)
     if attempt is None:
@@ -142,7 +142,7 @@ def _begin(tx: Any) -> _Attempt:
 def _end(attempt: _Attempt | None) -> None:
     """Show the outputs of a trace attempt that has ended, or drop them if Dynamo restarts the trace.
 
-    Runs while torch handles the exception that ended the attempt, if there is one.
+    Called while torch handles the exception, if any, that ended the attempt; it shows whether Dynamo restarts the trace.
     """
     if attempt is None:
         return

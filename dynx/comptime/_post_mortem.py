@@ -151,8 +151,8 @@ def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> Break
 def _innermost(traced: Location, reported: Location | None) -> Location:
     """Return the location of a graph break: the traced frame's, or the one that torch's error reports if the lines differ.
 
-    The traced frame's location also has columns, but torch's error (`real_stack`) may list inner frames that the exception
-    has already left.
+    The traced frame's location also has columns. The lines differ if the error was raised in an inner frame that is no longer
+    traced: then only torch's error (its `real_stack`) still has that line.
     """
     if reported is None or (reported.file, reported.line) == (traced.file, traced.line):
         return traced

@@ -76,7 +76,7 @@ def probe(
     if mode not in _MODES:
         raise UsageError(f"probe(): mode is {mode!r}\n  valid choices: {', '.join(_MODES)}")
     if on_error not in ON_ERROR:
-        raise UsageError(f"probe(): {bad_on_error(on_error)}")
+        raise UsageError(f"probe() failed: {bad_on_error(on_error)}")
     for name, callback in (("when", when), ("do", do)):
         if callback is not None and not callable(callback):
             raise UsageError(
@@ -230,7 +230,7 @@ def _update_subscription() -> None:
 
 
 def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Make a frame that Dynamo begins to trace call the probes that are set on its statements."""
+    """Add the armed probes to a frame that Dynamo begins to trace; `args[0]` is the frame's InstructionTranslator."""
     tx = args[0]
     actions: dict[int, list[line_hook.Action]] = {}
     for armed in tuple(_armed):

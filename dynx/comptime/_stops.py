@@ -1,6 +1,6 @@
-"""Stop conditions of the debugger: predicates on a row, the index of an instruction in the recording (`Trail`).
+"""Stop conditions of the debugger: functions that take a row and return whether to stop there.
 
-The same predicates apply while tracing and to recorded instructions. `start` is the row from which the command continues.
+A row is the index of a recorded instruction (in a `Trail`); `start` is the row from which a debugger command continues.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Stops:
         return stops
 
     def until(self, start: int, line: int | None) -> Stop:
-        """Return the stop condition of command `until`: a statement after this line, or at or after `line`, or in a caller."""
+        """Return the stop condition of command `until`: a statement after this line (or at or after `line`), or in a caller."""
         is_next = self.next(start)
         at_least = line if line is not None else line_of(self._trail, start) + 1
         return lambda row: is_next(row) and (not self._is_same_call(start, row) or line_of(self._trail, row) >= at_least)
@@ -107,7 +107,7 @@ class Stops:
         return lambda row: row != start and self.is_return(row) and self._is_same_call(start, row)
 
     def _is_same_call(self, start: int, row: int) -> bool:
-        """Return whether two recorded instructions belong to the same call of a function or to its resume functions."""
+        """Return whether the instructions at two rows belong to the same call of a function, its resume functions included."""
         started, frame = self._frame(start), self._frame(row)
         is_resumed = started.compile_id != frame.compile_id and frame.ordinal == 0
         return started == frame or (is_resumed and self._function(start) is self._function(row))

@@ -45,7 +45,7 @@ class Target:
         return f"{short_path(self.file)}:{self.line}"
 
     def covers(self, code: CodeType) -> bool:
-        """Return whether a code object may contain this location; for generated code, pass the user's original code object."""
+        """Return whether a code object may contain this location; for a resume function, pass the user's function's code."""
         if real_path(code.co_filename) != real_path(self.file):
             return False
         if self.statement is not None:
@@ -110,7 +110,7 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
 
 
 def _lambdas_at(file: str, line: int, reach: Reach) -> list[FunctionType]:
-    """Return the loaded lambdas in a statement: those that begin on `line` or, if none does, all."""
+    """Return the loaded lambdas of a statement: those that begin on `line` or, if none does, all; `reach` has their code."""
     on_line = [code for code in reach.lambdas if code.co_firstlineno == line] or reach.lambdas
     return [function for code in on_line for function in loaded_functions(file, code)]
 
@@ -126,7 +126,7 @@ def _advice(file: str, line: int, reach: Reach, lambdas: Sequence[FunctionType])
 
 @functools.cache
 def real_path(file: str) -> str:
-    """Resolve symbolic links. Cached, because the file of every function in the process may be compared."""
+    """Resolve symbolic links. Cached, because it is called with the file of every function in the process."""
     return os.path.realpath(file)
 
 
@@ -171,11 +171,11 @@ def _by_name(name: str) -> Any:
     try:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ProbeFailed(f"probe({name!r}): {type(error).__name__}: {error}") from None
+        raise ProbeFailed(f"probe({name!r}): the target cannot be loaded: {type(error).__name__}: {error}") from None
 
 
 def _function(target: Any) -> FunctionType:
-    """Return the Python function that Dynamo traces in a call of a callable; raise ProbeFailed if it traces none."""
+    """Return the Python function that Dynamo traces when `target` is called; raise ProbeFailed if it traces none."""
     traced = _traced(target)
     if trace_rules.is_disabled(target):
         raise ProbeFailed(
@@ -207,7 +207,7 @@ def _traced(target: Any) -> Any:
 
 
 def _is_decorating_object(layer: Layer) -> bool:
-    """Return whether a wrapper in a chain of decorators is an object, not a function; a call runs its `__call__` first."""
+    """Return whether a decorator put an object, not a function, around a function; its `__call__` then runs first."""
     return layer.wraps_by == "decorator" and type(layer.value) is not FunctionType
 
 

@@ -66,14 +66,14 @@ class Config:
             object.__setattr__(self, "or_error", True)
         if not self.verify and (times := os.environ.get(VERIFY, "")):
             if not times.isdigit():
-                raise UsageError(f"{VERIFY}={times} is not a number of replays\n  set it to 0 to compare none")
+                raise UsageError(f"{VERIFY}={times} is not a number of replays\n  set it to 0 to verify none")
             object.__setattr__(self, "verify", int(times))
         hints = get_type_hints(Config)
         for option in (option for option in fields(self) if option.name != "buckets"):
             value, choices = getattr(self, option.name), get_args(hints[option.name])
             if choices and value not in choices:
                 raise UsageError(
-                    f"{option.name}={value!r} is not a valid option of dynx_cudagraphs\n"
+                    f"{option.name}={value!r} is not a valid option value of dynx_cudagraphs\n"
                     f"  valid choices: {', '.join(map(repr, choices))}"
                 )
             if not choices and type(value) is not hints[option.name]:
@@ -96,7 +96,7 @@ class Config:
                 "  leave out one of them"
             )
         if self.verify < 0:
-            raise UsageError(f"verify={self.verify} is not a number of replays\n  pass 0 to compare none")
+            raise UsageError(f"verify={self.verify} is not a number of replays\n  pass 0 to verify none")
         if self.max_recordings < 1:
             raise UsageError(f"max_recordings={self.max_recordings} allows no recordings\n  pass at least 1")
 

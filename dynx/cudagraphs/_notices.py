@@ -16,11 +16,11 @@ def why_uncaptured(name: str, skip: Skip) -> str:
     return f"{name} runs uncaptured: {skip.reason}{where}\n  {skip.advice}"
 
 
-def warn_or_raise(text: str, config: Config) -> None:
-    """Raise CaptureError with `text` if `config.or_error` is set, else warn with it at the line of the user's code."""
+def warn_or_raise(problem: str, config: Config) -> None:
+    """Raise CaptureError with `problem` if `config.or_error` is set, else warn with it at the line of the user's code."""
     if config.or_error:
-        raise CaptureError(f"{text}\n  leave out or_error to run it uncaptured")
-    notify(text)
+        raise CaptureError(f"{problem}\n  without or_error=True, this is a warning, and the function runs uncaptured")
+    notify(problem)
 
 
 def notify(text: str) -> None:

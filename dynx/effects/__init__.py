@@ -1,7 +1,7 @@
-"""Side effects of compiled functions: mutations, and whether compiled code does what eager code does.
+"""Side effects of compiled functions: list them, and check whether compiled code has the same ones as eager code.
 
-`dynx.watch().side_effects` has what Dynamo traced: each mutation, and whether compiled code repeats it. `check` runs a
-function eagerly and compiled, and compares all results and mutations.
+`dynx.watch().side_effects` lists the mutations that Dynamo traced, and whether compiled code repeats each of them. `check`
+runs a function eagerly and compiled, and compares all results and mutations.
 """
 
 from __future__ import annotations

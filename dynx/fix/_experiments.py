@@ -17,7 +17,7 @@ from dynx.records.fix import Fix, Mark
 
 
 def apply(fixes: Iterable[Fix]) -> ExitStack:
-    """Apply fixes to this process until the returned context ends; what a statement has set stays.
+    """Apply fixes to this process until the returned context is closed; a setting that a fix changes stays changed.
 
     Raises UsageError for a fix that has to be written into a file, and whatever a statement raises, such as AttributeError for
     a setting that the installed torch lacks.
@@ -40,7 +40,7 @@ def apply(fixes: Iterable[Fix]) -> ExitStack:
         elif fix.kind == "mark" and fix.location is not None:
             stack.callback(experiments.before_tracing(_marking(fix, fix.location), trouble).remove)
         else:
-            raise UsageError(f"{fix.code} can only be tried by changing a source file\n  run dynx fix")
+            raise UsageError(f"the fix {fix.code} can only be tried by changing a source file\n  use `dynx fix`, which does so")
     return stack
 
 
@@ -63,7 +63,7 @@ def _marking(fix: Fix, function: Location) -> Callable[[CodeType, Mapping[str, A
 
 
 def value_of(mark: Mark, variables: Mapping[str, Any]) -> Any:
-    """Return the value that a mark names, such as `batch['ids']`, given a function's variables; None if there is none."""
+    """Return the value of the expression `mark.source`, such as `batch['ids']`, in a function's variables; None if it fails."""
     try:
         return _evaluate(ast.parse(mark.source, mode="eval").body, variables)
     except (SyntaxError, KeyError, IndexError, AttributeError, TypeError):
@@ -77,4 +77,4 @@ def _evaluate(node: ast.expr, variables: Mapping[str, Any]) -> Any:
         return getattr(_evaluate(node.value, variables), node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return _evaluate(node.value, variables)[node.slice.value]
-    raise TypeError(f"cannot evaluate {ast.unparse(node)}: not a name, attribute or item")
+    raise TypeError(f"cannot evaluate {ast.unparse(node)}: it is not a name, an attribute or an item with a constant key")

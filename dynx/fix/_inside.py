@@ -1,6 +1,6 @@
-"""Apply a plan (fixes and changed source texts) in the process that runs the program, and save the values to compare.
+"""Apply a plan in the process that runs the program, and save the global variables that are compared with another run.
 
-A plan has the changes of a trial, which is a run of the program with one more fix: see `_plan.py`.
+A plan has the changes with which the program is run: fixes, and new texts of source files (see `_plan.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dynx.fix._plan import Plan, values_file
 class PlanInUse(AbstractContextManager["PlanInUse"]):
     """Context manager that applies a plan while the program runs, and then saves the global variables that the plan names.
 
-    `path` is the JSON file with the plan, and `module` the `__main__` module of the program. `load` returns the code of the
-    main file; it is not called if the plan has a changed text of this file.
+    `path` is the JSON file with the plan, and `module` the `__main__` module of the program. The attribute `load` returns the
+    code of the main file: compiled from the changed text if the plan has one, else by the argument `load`.
     """
 
     def __init__(self, path: Path, module: ModuleType, load: Callable[[], CodeType]) -> None:

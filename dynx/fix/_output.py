@@ -66,7 +66,7 @@ def varying_numbers(first: str, second: str, tolerance: Tolerance) -> frozenset[
 
 
 def _normalized(output: str) -> str:
-    """Return the output with one space for each group of spaces and tabs: the padding of a number depends on its width."""
+    """Return the output with one space for each group of spaces and tabs, because the width of numbers changes the padding."""
     return re.sub(r"[ \t]+", " ", output)
 
 
@@ -77,7 +77,7 @@ def _shared(first: str, second: str) -> int:
 
 
 def _line_of(parts: list[str], position: int, offset: int) -> str:
-    """Return the line that contains the character at `offset` of `parts[position]`, shortened to 60 characters."""
+    """Return the line of the joined `parts` that has the character at `offset` of `parts[position]`, cut to 60 characters."""
     text, at = "".join(parts), sum(map(len, parts[:position])) + offset
     line = (text[:at].rpartition("\n")[2] + text[at:].partition("\n")[0]).strip()
     return repr(line if len(line) <= 60 else f"{line[:57]}…")

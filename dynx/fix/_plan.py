@@ -34,7 +34,7 @@ class Plan:
         return cls(tuple(from_data(Fix, fix) for fix in data["fixes"]), data["sources"], tuple(data["values"]))
 
     def changed_since(self, earlier: Plan) -> tuple[Location, ...]:
-        """Return the first line of each change of a file since an earlier plan, numbered as in the earlier plan."""
+        """Return the file and first line of each source change from `earlier` to this plan, numbered as in `earlier`."""
         changed = []
         for file, text in self.sources.items():
             before = earlier.sources[file] if file in earlier.sources else read(file)

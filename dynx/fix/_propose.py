@@ -19,7 +19,7 @@ Propose = Callable[[Plan, Finding, Fix], Iterator[Plan]]
 
 
 def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
-    """Yield the plan with `fix` added as a change that needs no file; yield nothing for a rewrite of a source line."""
+    """Yield `plan` with `fix`, to be applied when the program starts; nothing for a rewrite, which has to change a file."""
     if fix.kind != "rewrite":
         yield replace(plan, fixes=(*plan.fixes, fix))
 
@@ -27,8 +27,8 @@ def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
 def rewritten(program: Program) -> Propose:
     """Return a function that yields a plan for each way to write a fix into the source files of a program.
 
-    For a program without a file, such as `-c` code, return `experiments` itself. Raises UsageError if libcst, a dependency of
-    `dynx[fix]`, is not installed.
+    For a program without a file, such as `-c` code, return `experiments`, whose plans change no file. Raises UsageError if
+    libcst, which `pip install 'dynx[fix]'` installs, is missing.
     """
     if importlib.util.find_spec("libcst") is None:
         raise UsageError("dynx fix needs libcst, which changes files and keeps their formatting\n  pip install 'dynx[fix]'")

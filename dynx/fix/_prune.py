@@ -15,9 +15,9 @@ from dynx.records.trial import Trial
 
 
 def prune(state: Search) -> Iterator[Trial]:
-    """Run the program without each kept fix but the last, one at a time; yield the trials of fixes that were not needed.
+    """Run the program without each kept fix, one at a time; remove the fixes that were not needed, and yield their trials.
 
-    These fixes are removed from the plan, and the outcome of their trials becomes "not needed".
+    The last fix is not tested: no later fix can replace it. The outcome of the yielded trials is "not needed".
     """
     for step in state.steps[-2::-1]:
         plan = without(state.base.plan, step)

@@ -114,7 +114,7 @@ def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
 def _files(program: Program) -> Mapping[str, tuple[int, int]]:
     """Return size and modification time of each file in the working directory and the folder of the program, by path.
 
-    What changes was written by the program, which would write it again in each trial.
+    Files that differ after a run were written by the program, which would write them again in each trial.
     """
     found: dict[str, tuple[int, int]] = {}
     for folder in dict.fromkeys((Path.cwd(), *([Path(program.target).absolute().parent] if not program.option else []))):
@@ -139,8 +139,8 @@ def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:
     if new:
         names = ", ".join(os.path.relpath(path) for path in new[:3]) + (", …" if len(new) > 3 else "")
         raise UsageError(
-            f"the program writes {names}, and would do so again in each trial: it ran once, and no fix was tried\n"
-            "  if that does no harm: --allow-writes, in Python allow_writes=True"
+            f"the program writes files ({names}), and each trial of a fix would write them again: no fix was tried\n"
+            "  if writing them again does no harm, pass --allow-writes, in Python allow_writes=True"
         )
     if not base.run.compiles and not base.run.findings:
         reason = f": {base.last_line}" if base.exit_code else ""

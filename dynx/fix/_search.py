@@ -33,14 +33,14 @@ class Limits:
 
 
 class Attempt(NamedTuple):
-    """Key of a trial: the fix, and if it is an argument of torch.compile also the function that is compiled."""
+    """Key that identifies a fix that was tried: the fix, and for an argument of torch.compile also the compiled function."""
 
     fix: Fix
     function: str
 
 
 def attempt_of(finding: Finding, fix: Fix) -> Attempt:
-    """Return the key of a trial of a fix for a finding."""
+    """Return the key under which a fix that was tried is remembered."""
     return Attempt(fix, finding.location.own.function if fix.kind == "option" else "")
 
 
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A fix that removes its finding but leads to a new one, such as a further graph break; with the result of its run."""
+    """A fix that removes its finding but leads to a new one, such as a further graph break; `result` is of the run with it."""
 
     finding: Finding
     fix: Fix
@@ -116,9 +116,9 @@ def search(state: Search) -> Iterator[Trial]:
 
 
 def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
-    """Return the next finding and fix to try, or None: only fixes that set a stance if `stances` is True, else only others.
+    """Return the next finding and a fix to try for it, or None; with `stances`, only fixes that set a stance, else only others.
 
-    A fix that was tried is tried again for a finding that is new since then. A fix that led to another finding is also tried
+    A fix that was tried is tried again for findings that are new since then. If it led to another finding, it is also tried
     again after a further fix was kept.
     """
     if state.is_out_of_budget:
@@ -133,9 +133,9 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
-    """Try the ways to apply a fix until one is kept; yield the trials.
+    """Try each way to apply a fix, until one is kept; yield the trials.
 
-    Marks and stances for a call inside traced code are skipped: they fail there.
+    Yield nothing if the fix is a mark or stance before a call inside traced code: it would fail there.
     """
     state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
     if (fix.kind == "mark" or fix.is_stance) and _is_called_in_traced_code(state, fix):
@@ -158,7 +158,7 @@ def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:
 
 
 def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
-    """Try a fix that led to new findings together with each fix for these, until a pair is kept; yield the trials."""
+    """Try `lead`, a fix that led to new findings, with each fix for these findings, until a pair is kept; yield the trials."""
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
             both = replace(second, code=f"{lead.fix.code}; {second.code}", after=lead.fix)
@@ -207,7 +207,7 @@ def run_again(state: Search, plan: Plan) -> Result:
 
 
 def _learn_what_varies(state: Search) -> bool:
-    """Repeat the run with all kept fixes, once per search; return whether its output varies from run to run."""
+    """Run the program again without a change, at most once per search; return whether its output varies from run to run."""
     if state.has_repeated or state.limits.values or state.seconds_left < state.base.seconds:
         return False
     state.has_repeated = True

@@ -1,4 +1,4 @@
-"""Profiles (PGO) of which sizes are dynamic: record a profile, explain it, and start the next process with it."""
+"""PGO profiles, which store which sizes are dynamic: record a profile, explain it, and start the next process with it."""
 
 from __future__ import annotations
 

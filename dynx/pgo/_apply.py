@@ -78,7 +78,7 @@ def apply(profile: ProfileData, *, strict: bool) -> AppliedProfile:
             "  run the program once without the profile and save a new one, or pass strict=False"
         )
     if text := notice(found):
-        warnings.warn(f"{text}; save a new profile", DynxWarning, stacklevel=user_stacklevel())
+        warnings.warn(f"the profile is outdated: {text}; save a new profile", DynxWarning, stacklevel=user_stacklevel())
     return AppliedProfile(profile, found)
 
 
@@ -108,15 +108,15 @@ def _require_no_compilation() -> None:
     if read_state():  # torch has compiled a function, or loaded a profile
         raise UsageError(
             "torch has already compiled functions, so it is too late to apply a profile\n"
-            "  apply the profile before the first call of a compiled function, or call torch._dynamo.reset() before"
+            "  apply the profile before the first call of a compiled function, or call torch._dynamo.reset() first"
         )
 
 
 def _sizes(frames: Iterable[FrameProfile]) -> Mapping[CodeKey, Mapping[str, SourceProfile]]:
-    """Return the known sizes of each function, for advice about useless dynamic sizes.
+    """Return the sizes in the profile by function; advice reads them to find useless dynamic sizes.
 
-    Sizes that every graph specialized but that must stay dynamic are omitted: the graphs in the caches on disk were compiled
-    with these sizes dynamic, so that advice to make them static would not help.
+    Dynamic sizes are omitted if every graph specialized them but they must stay dynamic: the graphs in the caches on disk were
+    compiled with these sizes dynamic, so that advice to make them static would not help.
     """
     frames = tuple(frames)
     fixed = {frame.key: always_fixed(frame.graphs) for frame in frames}

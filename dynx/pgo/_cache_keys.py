@@ -19,7 +19,7 @@ from dynx.records.cache_key import CacheKey, KeySettings
 
 
 class CacheKeys(Handle):
-    """Handle that calls `record` with the key of each graph that torch looks up; its owner calls `on_start` per compilation."""
+    """Handle that calls the function `record` with the key of each graph that torch looks up in its caches on disk."""
 
     def __init__(self, record: Callable[[Record], None]) -> None:
         self._record = record
@@ -33,12 +33,12 @@ class CacheKeys(Handle):
             record(_trouble(error))  # not through the bus, which may have no listener yet
 
     def remove(self) -> None:
-        """Stop recording."""
+        """Stop recording cache keys."""
         if self._listener is not None:
             self._listener.remove()
 
     def on_start(self, compile_id: str, location: Location) -> None:
-        """Store the location of the function that is being compiled."""
+        """Store the location of the function whose compilation begins, for the cache keys of this compilation."""
         self._places[compile_id] = location
 
     def _note(self, raw: RawKey) -> None:

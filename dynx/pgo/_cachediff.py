@@ -105,7 +105,7 @@ class _Comparison:
         return [event for event in self.second.caches if event.result == "bypass"]
 
     def _causes(self, key: CacheKey) -> tuple[CacheCause, ...]:
-        """Return the causes by which a key differs from the most similar key of the first run."""
+        """Return why a key missed: how it differs from the most similar key of the first run, or why there is no such key."""
         similar = [other for other in self.first.cache_keys if (other.cache, other.is_backward) == (key.cache, key.is_backward)]
         candidates = [other for other in similar if function_of(other.location) == function_of(key.location)]
         if not candidates and (bypass := self._bypass_in_first(key.cache, key.location)):
@@ -148,7 +148,7 @@ class _Comparison:
         return CacheCause("bypass", cache, reason, "looked up", key.location, advice, rule)
 
     def _bypassed(self, event: CacheEvent) -> CacheCause:
-        """Return the cause for a graph that bypassed a cache in the second run, with what the first run reported for it."""
+        """Return the cause for a graph that bypassed a cache in the second run; it has what each run reported for the graph."""
         cache, rule = _BYPASSED[event.cache]
         before = self._bypass_in_first(event.cache, event.location)
         if before is not None:

@@ -7,7 +7,7 @@ from dynx._torch.shapes.closure_hash import stabilize
 
 
 class StableClosureHash(Handle):
-    """Handle of the replaced closure hash; `remove()` restores torch's own hash."""
+    """Handle that replaces torch's hash of the functions in a closure (see `stable_closure_hash`), until `remove()`."""
 
     def __init__(self) -> None:
         self._wrapping = stabilize()

@@ -18,14 +18,14 @@ def explained(
     lines: Mapping[tuple[FrameKey, str], Location | None] = _NOTHING,
     fixed: Mapping[tuple[FrameKey, str, int | None], Location | None] = _NOTHING,
 ) -> Iterator[DynamicSize]:
-    """Yield the dynamic sizes and numbers of a profile, with the values that they had.
+    """Yield the dynamic sizes of a profile, and its dynamic ints and floats, each with the values that it had.
 
     Args:
         profile: The profile.
         source: Yield only sizes of this source: `L['x']`, or `x` for short. None: all.
         dim: Yield only sizes of this dim. None: all.
-        lines: The line that first used a source, by key of the function and source.
-        fixed: The line that specialized a dynamic size to one value, by key of the function, source and dim.
+        lines: By key of the function and source: the line that first used the source.
+        fixed: By key of the function, source and dim: the line that specialized this dynamic size to one value.
     """
     for frame in profile.frames:
         for name, known in sorted(frame.sources.items()):

@@ -25,7 +25,7 @@ _MAX_STATIC = 3  # graphs with static sizes of a function; torch gives up after 
 
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
-    """Return the sizes of a compiled graph, static and dynamic, without sizes that the program itself marked as dynamic."""
+    """Return a graph's static and dynamic sizes from PGO `updates` and `symbols`; omit those the program marked as dynamic."""
     symbol_of = {source: symbol for symbol in symbols for source in symbol.sources}
     latest = {update.source: update for update in updates}
     found = (size for update in latest.values() for size in _sizes_of(update, symbol_of))
@@ -63,15 +63,15 @@ def symbol_name(source: str, dim: int | None) -> str:
 
 
 def chooser(graphs: Mapping[CodeKey, tuple[Graph, ...]]) -> Callable[[Traced], Graph | None]:
-    """Return a function that selects for a call the stored graph with whose static and dynamic sizes to trace it, or None.
+    """Return a function that chooses a stored graph for a call: the call is traced with the same sizes dynamic as that graph.
 
-    Of the graphs that fit the sizes of the call, the function selects the graph with the most symbols.
+    Of the stored graphs that fit the sizes of the call, the function returns the one with most symbols; if none fits, None.
 
     If a size of the call is at the limit of a comparison in the program, the trace may take the other branch, as `x[:, :16]`
     does for a width of 16. Graphs without such a size are preferred.
 
-    At most `_MAX_STATIC` graphs of a function are chosen in which a changing size is static: otherwise a process with many
-    values of that size would compile one graph for each, up to the recompile limit.
+    Of the graphs in which a size that changes between calls is static, at most `_MAX_STATIC` per function are chosen: otherwise
+    a process with many values of that size would compile one graph for each, up to the recompile limit.
     """
     dynamic = {key: (_marked(known) | _changing(known)) - needless(known) for key, known in graphs.items()}
     returned: dict[CodeKey, set[Graph]] = {key: set() for key in graphs}  # graphs with a static size that changes

@@ -59,7 +59,7 @@ def _compilations(run: HasCacheKeys) -> Iterator[list[Lookup]]:
 
 
 def _is_hit(results: set[str]) -> bool | None:
-    """Return whether the lookups of a compilation in one cache were hits; None without hit or miss, or with both."""
+    """Return True if the lookups of a compilation in one cache hit, False if they missed; None for neither or both."""
     return {"hit"} <= results if ("hit" in results) != ("miss" in results) else None
 
 

@@ -92,9 +92,9 @@ def _own_name(name: str) -> str:
 
 
 def _present(file: str, wanted: str, hash_of: Callable[[str], str]) -> str | None:
-    """Return the path of a source file: as recorded, else with the same ending in the working directory or `sys.path`.
+    """Return the path `file` if it exists, else that of a corresponding file below the working directory or `sys.path`.
 
-    The file must have the same folder and name, or the same content and name. Return None if there is no such file.
+    A corresponding file has the same folder and name, or the same name and the content hash `wanted`. None if there is none.
     """
     if os.path.isfile(file):
         return file

@@ -56,7 +56,7 @@ def _generality(graph: Graph) -> tuple[int, int, str]:
 
 
 def _join_extra(a: Mapping[str, object], b: Mapping[str, object]) -> dict[str, object]:
-    """Join the fields that a newer dynx wrote; if the values differ, keep the alphabetically first, whichever side has it."""
+    """Join the fields that this dynx does not know, written by a newer one; of two values, keep the alphabetically first."""
     return {key: min((side[key] for side in (a, b) if key in side), key=str) for key in sorted({*a, *b})}
 
 
@@ -89,7 +89,7 @@ def _atoms(a: Atoms, b: Atoms) -> Atoms:
 
 
 def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """Return the `_KEPT` smallest and largest values of each dim, sorted, each with the first run and compilation it has."""
+    """Return the `_KEPT` smallest and `_KEPT` largest values of each dim, sorted; of equal values, keep the first run's."""
     values: dict[tuple[int | None, object], Seen] = {}
     for one in sorted(seen, key=Seen.order, reverse=True):
         values[one.dim, one.value] = one
@@ -101,12 +101,12 @@ def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
 
 
 def with_seen(source: SourceProfile, seen: Iterable[Seen]) -> SourceProfile:
-    """Return the profile of a source, with `seen` added: further values that it had."""
+    """Return the profile of a source after adding `seen`, further values that the source had."""
     return source._replace(seen=_kept((*source.seen, *seen)))
 
 
 def changes(before: ProfileData, after: ProfileData) -> Iterator[ProfileChange]:
-    """Yield each size and number in which two profiles differ; functions are matched by the key that torch uses."""
+    """Yield each size, int and float in which two profiles differ; functions are matched by the key that torch uses."""
     frames_before, frames_after = ({frame.key: frame for frame in profile.frames} for profile in (before, after))
     for key in sorted({*frames_before, *frames_after}, key=str):
         old, new = frames_before.get(key), frames_after.get(key)
@@ -126,11 +126,11 @@ def _dims(frame: FrameProfile | None, source: str) -> Iterator[tuple[int | None,
 
 
 def forgotten(frames: Iterable[FrameProfile], forget: Selects, *, with_graphs: bool) -> Iterator[FrameProfile]:
-    """Yield the frames without the dynamic sizes for which `forget(frame, source, dim)` returns True: they become unknown.
+    """Yield the frames without the dynamic sizes for which `forget(frame, source, dim)` returns True.
 
-    An unknown size is static in the next run until it has a second value in that run; a size with a known value would become
-    dynamic at the first other value. `with_graphs` also removes the stored graphs in which such a size is dynamic; otherwise it
-    is dynamic again in calls that fit no other stored graph.
+    The value of such a size becomes None (unknown), so that the size is static in the next run until it has a second value
+    there; with a known value, it would become dynamic at the first other value. If `with_graphs`, also remove the stored graphs
+    in which such a size is dynamic; otherwise, a call that fits only one of these graphs is traced with the size dynamic.
     """
     for frame in frames:
         sources = {name: _forget(frame, name, source, forget) for name, source in frame.sources.items()}

@@ -1,7 +1,7 @@
 """Read the profile that torch stores as a pickle, without running any code that the pickle names.
 
-Torch: `pickle.dumps(pgo._CODE_STATE)` in `code_state_<job>_<rank>_<tag>.pkl`, alike in 2.11, 2.13 and 2.15. torch reads it with
-`pickle.load`, which executes any code that the file names.
+torch 2.11, 2.13 and 2.15 write `pickle.dumps(pgo._CODE_STATE)` in the same format to `code_state_<job>_<rank>_<tag>.pkl`, and
+read it with `pickle.load`, which executes any code that the file names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read(data: bytes) -> Mapping[Any, Any]:
     Raises InvalidProfile if the data are truncated, too large, or contain anything that torch does not write into a profile.
     """
     if len(data) > MAX_BYTES:
-        raise InvalidProfile(f"the file has {len(data)} bytes, dynx reads at most {MAX_BYTES}")
+        raise InvalidProfile(f"the file is too large: dynx reads at most {MAX_BYTES} bytes")
     _check_opcodes(data)
     try:
         state = _Reader(io.BytesIO(data)).load()
@@ -53,9 +53,9 @@ def _check_opcodes(data: bytes) -> None:
     try:
         for count, (opcode, argument, position) in enumerate(pickletools.genops(data), start=1):
             if opcode.name not in allowed:
-                raise InvalidProfile(f"byte {position} is the pickle opcode {opcode.name}, which torch's profiles do not have")
+                raise InvalidProfile(f"byte {position} is the pickle opcode {opcode.name}, which no profile of torch contains")
             if opcode.name in ("BINPUT", "LONG_BINPUT") and isinstance(argument, int) and argument > count:
-                raise InvalidProfile(f"byte {position} stores memo object {argument} after only {count} opcodes")
+                raise InvalidProfile(f"the memo index {argument} at byte {position} is too large after {count} pickle opcodes")
     except InvalidProfile:
         raise
     except Exception as error:  # noqa: BLE001 - likewise

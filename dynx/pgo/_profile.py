@@ -131,31 +131,31 @@ class Profile(ProfileData):
         return type(self)(data.frames, data.runs, data.torch, extra=data.extra)
 
     def without(self, keys: Collection[FrameKey]) -> Profile:
-        """Return the profile without the functions that have these keys, such as those of an earlier version of a file."""
+        """Return the profile without the functions with these `FrameProfile.key`s, such as those of an older file."""
         return replace(self, frames=tuple(frame for frame in self.frames if frame.key not in keys))
 
     def diff(self, other: ProfileData) -> ProfileDiff:
-        """Return the sizes and numbers in which another profile differs from this one, sorted by function and source."""
+        """Return the sizes, ints and floats in which `other` differs from this profile, sorted by function and source."""
         return ProfileDiff(tuple(changes(self, other)))
 
     def explain(self, source: str | None = None, dim: int | None = None) -> DynamicSizes:
-        """Return for each dynamic size and number the values that it had, with run and compile id.
+        """Return each dynamic size, int and float with the values that it had, and the run and compile id of each value.
 
         Args:
-            source: report only this source, `L['x']` or `x`. Default: all.
-            dim: report only this dim. Default: all.
+            source: report only this source: `L['x']`, or `x` for short. Default: all.
+            dim: report only sizes of this dim. Default: all.
         """
         return DynamicSizes(tuple(explained(self, source, dim)), self.runs)
 
     def prune(self, *, keep: Sizes | None = None, drop: Sizes | None = None) -> Profile:
-        """Return a profile with fewer dynamic sizes: dynamic sizes that are not in `keep`, or are in `drop`, become unknown.
+        """Return the profile without the dynamic sizes that `drop` selects, and without those that `keep` does not select.
 
-        An unknown size is static at first, and dynamic after a second value, as in a program without a profile.
+        In the next process, such a size is static until it has a second value, as in a program without a profile.
 
         Args:
             keep: a regular expression that the whole source has to match, such as `L['x']` with its brackets escaped; or sizes
-                that `Recorder.prunable` returned.
-            drop: the same types as `keep`.
+                that `Recorder.prunable` returned. Default: all.
+            drop: the same types as `keep`. Default: none.
 
         Raises:
             UsageError: a regular expression is invalid.
@@ -189,8 +189,8 @@ class Profile(ProfileData):
     def verify(self) -> ProfileMatches:
         """Return for each function its state in the current source files: same, moved, changed, gone, or not portable.
 
-        "Not portable": torch's hash of its closure differs in every process. A file is searched at its path, then by folder and
-        name below the working directory and `sys.path`.
+        "Not portable": torch's hash of its closure differs in every process. A file is looked for at its path, then below the
+        working directory and `sys.path`, by folder and name, or by name and content.
         """
         return ProfileMatches(tuple(matches(self.frames)))
 
@@ -222,7 +222,7 @@ def require_folder(path: Path) -> None:
     """Raise FileNotFoundError if the folder of `path` does not exist; it is not created, since the path may be mistyped."""
     if not path.parent.exists():
         raise FileNotFoundError(
-            errno.ENOENT, "no such folder for the profile: create it, or correct the path", str(path.parent)
+            errno.ENOENT, "the folder for the profile does not exist: create it, or correct the path", str(path.parent)
         )
 
 

@@ -1,4 +1,4 @@
-"""`record`: record which values made each size dynamic, and which dynamic sizes were useless."""
+"""`record`: record which values made each size dynamic, and which dynamic sizes every graph specialized to one value."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Recorder(Handle):
         self._listening = listen(self._note_event, on_start=self._cache_keys.on_start)
 
     def remove(self) -> None:
-        """Stop recording."""
+        """Stop recording sizes and cache keys; what was recorded stays readable."""
         self._listening.remove()
         self._cache_keys.remove()
         self._listener.remove()
@@ -64,7 +64,7 @@ class Recorder(Handle):
 
     @property
     def cache_settings(self) -> tuple[KeySettings, ...]:
-        """The values of torch's configuration options at the lookups of `cache_keys`, each set of values once."""
+        """The values of torch's configuration options at the lookups of `cache_keys`, without duplicates."""
         return tuple(event for event in self._events if isinstance(event, KeySettings))
 
     @property
@@ -76,8 +76,8 @@ class Recorder(Handle):
         """Return the profile of the recorded compilations, joined with the applied profiles.
 
         Args:
-            prune: leave out the sizes in `prunable()`. Even a dynamic size that is specialized changes the graph of the next
-                process: the name of another symbol changes, or a runtime assertion is added.
+            prune: leave out the sizes in `prunable()`. If such a size stays dynamic, the next process traces another graph,
+                although the size is specialized: symbols have other names, or there is one more runtime assertion.
         """
         import torch
 
@@ -101,11 +101,11 @@ class Recorder(Handle):
         return self._prunable(self.profile(prune=False))
 
     def explain(self, source: str | None = None, dim: int | None = None) -> DynamicSizes:
-        """Return for each dynamic size and number the values that it had, with run and compile id.
+        """Return each dynamic size, int and float with the values that it had, and the run and compile id of each value.
 
         Args:
-            source: report only this source, `L['x']` or `x`. Default: all.
-            dim: report only this dim. Default: all.
+            source: report only this source: `L['x']`, or `x` for short. Default: all.
+            dim: report only sizes of this dim. Default: all.
         """
         fixed = {(_key(code), name, size): line for (code, name, size), line in self._fixed.items()}
         lines = {(_key(code), name): line for (code, name), line in self._lines.items()}
@@ -173,7 +173,7 @@ class Recorder(Handle):
 
 
 def record(run: str | None = None) -> Recorder:
-    """Record which values make sizes and numbers dynamic, while torch compiles.
+    """Record, while torch compiles, which values make tensor sizes, ints and floats dynamic.
 
     Recording only observes: torch compiles the same graphs with and without it.
 

@@ -83,6 +83,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _beside(path: Path) -> list[Path]:
-    """Return the separate files beside `path` of processes that could not lock it: `profile.pid-<host>-<pid>.json`."""
+    """Return the files `profile.pid-<host>-<pid>.json` that processes wrote beside `path` because they could not lock it."""
     name = re.compile(rf"{re.escape(path.stem)}\.pid-.+-\d+{re.escape(path.suffix)}")
     return sorted(file for file in path.parent.iterdir() if name.fullmatch(file.name)) if path.parent.is_dir() else []

@@ -43,7 +43,7 @@ class WarmStart(Handle):
 
     @property
     def matches(self) -> tuple[FrameMatch, ...]:
-        """The state of each function in the current source files: same, moved, changed, gone, or not portable."""
+        """The state of each function of the profile in the current source files ("same", "moved" …), see `Profile.verify`."""
         return self._applied.matches
 
     def remove(self) -> None:
@@ -72,14 +72,14 @@ class WarmStart(Handle):
 
 
 def warm_start(path: str | os.PathLike[str]) -> WarmStart:
-    """Start with the profile in a file, name symbols by their source, and save what this process learns into the file.
+    """Apply the profile in a file, name symbols by their source, and save what this process learns into the file.
 
     A process that runs every day then finds its graphs in torch's caches on disk: the same sizes are dynamic from the start
     (`Profile.apply`), and symbols have the same names (`symbols.install`). Call it before the first compilation. `dynx run
     --pgo profile.json` does the same without a change of the program.
 
     All ranks of a job may share the file; a missing file counts as an empty profile. Since symbols get other names,
-    the first process with a warm start misses the caches. A naming scheme that was installed before stays in use.
+    the first process with a warm start misses the caches. A naming scheme that `symbols.install` set before stays in use.
 
     Args:
         path: the profile, in a folder that exists.

@@ -32,7 +32,7 @@ class GuardInfo(Record):
 
     @property
     def is_on_library(self) -> bool:
-        """Whether the guard checks an imported module or a built-in function, or (an alias) that two values are one object."""
+        """Whether the guard checks an imported module or built-in function, or (kind "alias") that two values are identical."""
         return self.source.startswith(("G['__", "G['torch']", "torch.")) or self.kind == "alias"
 
 

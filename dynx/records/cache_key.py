@@ -13,7 +13,7 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class KeySettings(Record):
-    """The configuration values of torch that a cache key covers; most keys of a run share one such record."""
+    """The values of torch's configuration that are part of a cache key; the keys with these values refer to it by `digest`."""
 
     digest: str
     values: Mapping[str, str]  # "torch._inductor.config.max_autotune": "False"
@@ -23,7 +23,7 @@ class KeySettings(Record):
 class CacheKey(OfCompile, Record):
     """The key of one graph in the FX graph cache or the AOTAutograd cache, with its parts.
 
-    Keys are compared by `digest`, a hash of the same bytes as torch's key.
+    `digest` is a hash of the bytes from which torch computes its key, so two keys are equal if their digests are.
     """
 
     cache: Literal["fx_graph", "aot_autograd"]

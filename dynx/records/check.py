@@ -44,7 +44,7 @@ class Diff(Record):
 
 @dataclass(frozen=True, slots=True)
 class Leak(Record):
-    """An object of the program that changed although the calls used copies: code reached it in a way that `check` misses."""
+    """An object of the program that the checked calls changed; they should change only copies, but `check` did not copy it."""
 
     path: str  # "settings.limits", "seen in main"
     before: str
@@ -99,7 +99,7 @@ class CheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether the outcome is "same": something was compiled, nothing differs, and no shared object spoils the result."""
+        """Whether the outcome is "same", that is, neither "different" nor "not isolated" nor "vacuous" (see `outcome`)."""
         return self.outcome == "same"
 
     def assert_ok(self) -> None:
@@ -111,7 +111,7 @@ class CheckReport(Shown):
 
     @property
     def text(self) -> str:
-        """The outcome as plain text, with one difference per line."""
+        """The whole report as plain text: the outcome in the first line, then one difference per line, then the notes."""
         return "\n".join([self._headline(), *self._details()])
 
     def _headline(self) -> str:
@@ -140,13 +140,13 @@ class CheckReport(Shown):
         yield from (f"  {note}" for note in self.notes)
 
     def call_of(self, diff: Diff) -> str:
-        """Return the first call that differs, as text: `call 2`, or `call 2, after the change` if `change` ran before it."""
+        """Return the first call that differs: `call 2`, or after `change` of `dynx.check` ran, `call 2, after the change`."""
         is_after = self.changed_at is not None and diff.call >= self.changed_at
         return f"call {diff.call}, after the change" if is_after else f"call {diff.call}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Texts on what limits the comparison, such as objects not copied, or random numbers made equal to eager ones."""
+        """Limits of the comparison, one text each: for example, that compiled code was made to draw the same random numbers."""
         notes = []
         if self.draws and self.settings.get(FALLBACK_RANDOM):
             notes.append(f'random numbers were aligned ({FALLBACK_RANDOM} = True); rng="as is" compares the compiled ones')

@@ -42,7 +42,7 @@ def register(name: str, cls: type[Record]) -> None:
 
 
 def named(name: str) -> Callable[[type[R]], type[R]]:
-    """Return a decorator that registers a record class; write it above `@dataclass(slots=True)`, which creates a new class."""
+    """Return a decorator that registers a class as `name`; write it above `@dataclass(slots=True)`, which makes a new class."""
 
     def decorate(cls: type[R]) -> type[R]:
         register(name, cls)
@@ -91,7 +91,7 @@ def _finite(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """Return a text with control characters and bidirectional marks escaped, since a run file may come from anywhere."""
+    """Return a text with control characters (not newline, tab) and bidirectional marks escaped: a run file may be hostile."""
     if text.isprintable():
         return text
     return "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)
@@ -156,11 +156,11 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
         try:
             value = float(value)
         except OverflowError:
-            raise InvalidRecord(f"{where} is an integer of {value.bit_length()} bits, which does not fit a float") from None
+            raise InvalidRecord(f"{where} is an integer of {value.bit_length()} bits, too large for a float") from None
     if type(value) is not hint:
         raise InvalidRecord(f"{where} is {_kind(value)}, expected {hint.__name__}")
     if hint is int and value.bit_length() > _INT_BITS:
-        raise InvalidRecord(f"{where} is an integer of {value.bit_length()} bits, more than {_INT_BITS}")
+        raise InvalidRecord(f"{where} is an integer of {value.bit_length()} bits; dynx reads at most {_INT_BITS}")
     if hint is float and not math.isfinite(value):
         raise InvalidRecord(f"{where} is {value}, expected a finite number")
     if hint is str:

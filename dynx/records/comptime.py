@@ -80,8 +80,8 @@ class BreakState(Record):
 class TraceState(Record):
     """The state of Dynamo before it traced one instruction, as `dynx.comptime.debug` recorded it.
 
-    `frames` are the frames being traced, innermost first; `nodes` counts the nodes of the graph so far, `guards` the guards
-    that the attempt has requested so far.
+    `frames` are the frames being traced, innermost first. `nodes` is the number of nodes in the graph, and `guards` the number
+    of guards that Dynamo has requested, both so far in this trace attempt.
     """
 
     number: int  # index of the instruction, in the order of tracing

@@ -158,7 +158,7 @@ class GraphPiece(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan(Record):
-    """How an FX graph is captured: how each input reaches the recordings, the parts of a split graph, what is not captured."""
+    """How an FX graph is captured: how each input reaches the CUDA graphs, the parts of a split graph, what is not captured."""
 
     part: Part
     inputs: tuple[GraphInput, ...]
@@ -173,7 +173,7 @@ class GraphPlan(Record):
     patches_params: bool = False  # parameters are inputs whose pointers are set, `params="patch"`
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
-        """Return the indices of the inputs whose `kind` is one of `kinds`, as in `plan.indices("static", "managed")`."""
+        """Return the indices of the inputs of these kinds (`GraphInput.kind`), as in `plan.indices("static", "dynamic")`."""
         return tuple(index for index, placeholder in enumerate(self.inputs) if placeholder.kind in kinds)
 
     @property

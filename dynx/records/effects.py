@@ -73,7 +73,7 @@ class FrameEffects(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Modified(Record):
-    """What traced code has changed in an object so far: whether its items, and which attributes. False as a bool if nothing."""
+    """Which `attributes` of an object traced code has changed so far, and whether its `items`. `bool()` is False if neither."""
 
     items: bool
     attributes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Records of the time that checking guards takes in one call."""
+"""Records of the time that checking guards takes in one call of a compiled function."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ R = TypeVar("R", bound=Record)
 
 
 class HasEvents(Protocol):
-    """An object whose `events` are records in the order in which they were emitted, such as a `Run`."""
+    """An object with records of what happened, in the order in which they were made: `Run` and `Watch` have such `events`."""
 
     @property
     def events(self) -> tuple[Record, ...]: ...
@@ -23,8 +23,8 @@ class HasEvents(Protocol):
 class Kind(Generic[R]):
     """A descriptor that selects the records of one class from a run: `run.recompiles` returns all `Recompile` records.
 
-    The attribute's name is also the key in `Run.to_json`. The declaration is all that a new kind of record needs:
-    the codec, run files, `Run`, `Watch`, the terminal and the notebook read it.
+    The attribute's name is also the key in `Run.to_json`. To add a new kind of record, only declare its `Kind`: the codec,
+    run files, `Run`, `Watch`, the terminal and the notebook read this declaration.
 
     Args:
         record: the class; only its own instances are members, not those of subclasses.
@@ -63,7 +63,7 @@ class Kind(Generic[R]):
         self.__doc__ = doc
 
     def followed_by(self, change: Callable[[R], R]) -> Kind[R]:
-        """Return a copy of this Kind, for a subclass of `RunRecords`, that applies `change` to each record after merging."""
+        """Return a copy of this descriptor that applies `change` to each record it returns, for a subclass of `RunRecords`."""
         kind, merge = copy.copy(self), self._merge
         kind._merge = lambda records: tuple(map(change, merge(records)))
         return kind
@@ -81,7 +81,7 @@ class Kind(Generic[R]):
         return self._merge(event for event in run.events if type(event) is self.record)
 
     def __set__(self, run: HasEvents, value: object) -> None:
-        raise AttributeError(f"{self.group} cannot be set: it is computed from events\n  create a Run with other events")
+        raise AttributeError(f"{self.group} cannot be set: it is computed from run.events\n  create a Run with other events")
 
 
 def kinds_of(cls: type) -> tuple[Kind[Any], ...]:

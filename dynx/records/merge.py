@@ -46,7 +46,7 @@ def gave_up(records: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
 
 
 def counted(*names: str) -> Callable[[Iterable[C]], tuple[C, ...]]:
-    """Return a function that merges records in which the fields `names` are equal, and counts them."""
+    """Return a function that merges records with equal values in the fields `names`, and adds up their `count`."""
     key: Callable[[C], Hashable] = attrgetter(*names)
     return lambda records: _merge(records, key, lambda a, b: replace(a, count=a.count + b.count))
 

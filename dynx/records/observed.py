@@ -43,7 +43,7 @@ class BecameDynamic(Record):
     run: str | None = None  # the run of the profile in which it had both values
 
     def __str__(self) -> str:
-        """Return `L['x'] size 0: 4, then 5`; with a profile `L['x'] size 0: dynamic from profile.json, 4 then 5 in run A`."""
+        """Return the change as text: `L['x'] size 0: 4, then 5`; with a profile `L['x'] size 0: dynamic from p.json`."""
         name = f"{self.source} {self.dim}"
         if self.profile is None:
             return f"{name}: {self.first}, then {self.second}"
@@ -53,7 +53,7 @@ class BecameDynamic(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProfileMiss(Record):
-    """A function that a PGO profile has only with another hash of its closure, so that torch learns its dynamic sizes again."""
+    """A function whose entry in a PGO profile has another closure hash, so torch does not use the entry's dynamic sizes."""
 
     profile: str  # "profile.json", or "torch's profile"
     generation: int

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     compile_id: str  # "0/1"
 
     def order(self) -> tuple[object, ...]:
-        """Return a sort key: by dim, then numbers by value, then texts."""
+        """Return a sort key that orders values by dim, and in each dim numbers before strings, the numbers ascending."""
         is_text = isinstance(self.value, str)
         return self.dim is not None, self.dim or 0, is_text, 0 if is_text else self.value, *map(str, self[1:])
 
@@ -83,7 +83,7 @@ class GraphSize(NamedTuple):
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def is_limit(self, value: int | float | str) -> bool:
-        """Return whether a comparison made this value a bound of the range: a trace with this value may take another branch."""
+        """Return whether `value` is a bound that a comparison in the code set: with it, a trace may take another branch."""
         return self.marked and not self.is_fixed and (value == self.high or (value == self.low and value != _LEAST))
 
 
@@ -113,18 +113,18 @@ class FrameProfile(Record):
 
     @property
     def is_portable(self) -> bool:
-        """Whether `key` is the same in every process: the function has no closure, or dynx hashed it (torch's hash varies)."""
+        """Whether `key` is the same in every process: no closure, or a closure hash by dynx (torch's hash varies)."""
         return self.closure is None or self.closure >> 48 == _PORTABLE
 
 
 def portable_closure(digest: bytes) -> int:
-    """Return a 64-bit hash of a closure: 16 bits mark it as the same in every process, 48 bits are the start of `digest`."""
+    """Return a 64-bit closure hash: 16 bits that mark it as dynx's, then the first 48 bits of `digest`."""
     return _PORTABLE << 48 | int.from_bytes(digest[:6], "big")
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileData(Shown):
-    """A PGO profile: functions sorted by file and line, the runs in which their values were seen, and the versions of torch."""
+    """A PGO profile: which sizes of each function (`frames`) are dynamic, in which runs, and with which torch."""
 
     frames: tuple[FrameProfile, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)  # by id: "2026-11-23T09:10:11 train.py"
@@ -155,7 +155,7 @@ class DynamicSize(Record):
 
 @dataclass(frozen=True, slots=True)
 class PrunableSize(Record):
-    """A size or number that is dynamic in the profile without need: each compilation specialized it to its value."""
+    """A size or number that a profile need not make dynamic: in each compilation, a line of code made it static again."""
 
     frame: FrameProfile
     source: str

@@ -22,7 +22,7 @@ class Record:
 
 
 class OfCompile:
-    """A record of one compilation, whose fields include the compilation's generation and compile id."""
+    """A mixin for records of one compilation: `id` is its compile id, `generation` counts `torch._dynamo.reset()` calls."""
 
     __slots__ = ()
 

@@ -88,12 +88,12 @@ class SavedGraph(Record):
 
     @property
     def bytes(self) -> int:
-        """The bytes of the activations before they are packed into fewer bytes."""
+        """The bytes that the activations would take if no rule of `saved.hooks` packed them."""
         return sum(tensor.bytes for tensor in self.activations)
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes of the activations as they are stored between forward and backward, after packing."""
+        """The bytes that the activations take between forward and backward, packed by the rules of `saved.hooks`."""
         return sum(tensor.saved_bytes for tensor in self.activations)
 
     @property

@@ -1,6 +1,6 @@
 """Results of `dynx.saved`: the tensors that a function saves for backward, errors of gradients, and a plan for a byte budget.
 
-Hooks are `saved.hooks(*rules)`: a rule selects saved tensors, which forward packs into fewer bytes and backward unpacks.
+A rule of `saved.hooks(*rules)` selects saved tensors: forward packs them into fewer bytes, and backward unpacks them.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class SavedReport(Shown):
 
     @property
     def bytes(self) -> int:
-        """The bytes of the activations before they are packed into fewer bytes."""
+        """The bytes that the activations would take if no rule of `saved.hooks` packed them."""
         return sum(tensor.bytes for tensor in self.activations)
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes of the activations as they are stored between forward and backward, after packing."""
+        """The bytes that the activations take between forward and backward, packed by the rules of `saved.hooks`."""
         return sum(tensor.saved_bytes for tensor in self.activations)
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the saved parameters, buffers, inputs and outputs that no rule packs.
+        """The bytes of the saved parameters, buffers, inputs and outputs that no rule of `saved.hooks` packs.
 
         Saving them takes no further memory as long as the caller keeps them.
         """

@@ -108,7 +108,7 @@ class Table(Generic[R]):
 
 
 def _line(row: tuple[Cell, ...]) -> Line:
-    """Convert a table row into a terminal line: the duration, count or first cell, then the other cells, then the location."""
+    """Convert a table row into a terminal line: the duration or count (else the first cell), the other cells, the location."""
     seconds = [cell for cell in row if isinstance(cell, Seconds)]
     times = [cell for cell in row if isinstance(cell, Times)]
     locations = [cell for cell in row if isinstance(cell, Location)]

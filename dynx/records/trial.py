@@ -35,13 +35,13 @@ class Events(Record):
         return ", ".join(parts) or "nothing to fix"
 
     def to(self, after: Events) -> str:
-        """Return the counts that differ in the run `after`: `recompiles 4 → 1, graph breaks 2 → 0`; all counts if none does."""
+        """Return the counts that change in the run `after`: `recompiles 4 → 1, graph breaks 2 → 0`; all if none changes."""
         pairs = zip(self._counts(), after._counts(), strict=True)
         parts = (f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new)
         return ", ".join(parts) or str(self)
 
     def unchanged(self, after: Events) -> str:
-        """Return the counts of uncompiled functions (gave up, eager, failed) that are equal in the run `after`: `1 gave up`."""
+        """Return the counts of functions not compiled (gave up, ran eagerly, failed) that are equal in `after`: `1 gave up`."""
         pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
         return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
 

@@ -1,7 +1,7 @@
 """Convert table cells to text: plain text for a notebook, styled text for a terminal.
 
 Tables list the records of a run (`dynx/records/table.py`). A notebook shows them with columns; a terminal shows each record as
-a line: an amount (seconds or a count), a fact, and the location.
+a line: an amount (seconds or a count), a description, and the location.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def plain(cell: Cell) -> str:
 
 
 def amount(cell: Cell) -> str:
-    """Return as text the cell with which a line on a terminal begins, such as seconds; a count is written as `3x`."""
+    """Return the first cell of a line on a terminal as text, such as `120 ms`; a count is written as `3x`."""
     return f"{cell.number}x" if isinstance(cell, Times) else plain(cell)
 
 
 def cost(cell: Cell) -> tuple[float, int]:
-    """Return (seconds, count) of the cell with which a line on a terminal begins: 0 for what the cell does not hold."""
+    """Return (seconds, count) of a cell, to sort records by; both are 0 unless the cell is a `Seconds` or a `Times`."""
     return (cell.value if isinstance(cell, Seconds) else 0.0), (cell.number if isinstance(cell, Times) else 0)
 
 
 def fact(cells: Iterable[Cell], style: str = "") -> Text:
-    """Join the cells that describe a record into one styled text, for a line on a terminal."""
+    """Join the cells that describe a record into one text for a line on a terminal; `style` is a style of rich."""
     text = Text(style=style)
     for number, cell in enumerate(cells):
         text.append("  " if number else "").append(plain(cell), "bold" if isinstance(cell, Strong) else None)

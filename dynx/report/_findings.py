@@ -1,4 +1,4 @@
-"""Render findings (advice) for a terminal: on wrong values first, then by cost; those that differ only by line share a row."""
+"""Render findings (advice) for a terminal, wrong values first, then by cost; findings that differ only by line share a row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def first(self) -> Finding:
-        """The first of the findings, whose line and texts are shown."""
+        """The first finding of the row, whose location, title and advice are shown for the row."""
         return self.findings[0]
 
     @property
@@ -62,10 +62,10 @@ class Row:
 
 
 def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
-    """Return findings as rows, wrong values first, then the most expensive; those that differ only by line share a row.
+    """Return findings as rows, wrong values first, then the most expensive; findings that differ only by line share a row.
 
-    For example, three `print` calls in one `forward` share a row, and so do resume functions that one changed size recompiles.
-    Findings with different titles or advice have different causes and never share a row.
+    For example, three `print` calls in one `forward` share a row, and so do resume functions that recompile because of the
+    same size. Findings with different titles or advice have different causes and never share a row.
     """
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
@@ -78,7 +78,7 @@ def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
 
 
 def _scope(function: str) -> str:
-    """Return the class if a qualified name is that of a method, else the name: findings of one scope may share a row."""
+    """Return the class from a method's qualified name, any other name unchanged: findings in one class may share a row."""
     parent = function.rpartition(".")[0]
     return function if not parent or parent.endswith("<locals>") else parent
 
@@ -136,7 +136,7 @@ def states(run: RunRecords) -> dict[tuple[str, int], int]:
 
 
 def numbers_of(row: Row, states: dict[tuple[str, int], int]) -> tuple[int, ...]:
-    """Return the numbers of the post-mortems at the lines of a row, from all numbers by file and line (`states`)."""
+    """Return the numbers of the post-mortems at the lines of a row; `states` has the number for each file and line."""
     lines = ((finding.location.file, finding.location.line) for finding in row.findings)
     return tuple(sorted({states[line] for line in lines if line in states}))
 

@@ -135,7 +135,7 @@ def _lines(column: Column, cell: Text, width: int) -> Sequence[Text]:
 
 
 def _shared(floors: Sequence[int], needs: Sequence[int], room: int) -> list[int]:
-    """Return column widths from `floors` (least) to `needs` (most) that fill `room`; the narrowest column grows first."""
+    """Return widths that fill `room`: each column has at least its floor and at most its need; the narrowest grows first."""
     widths = list(floors)
     for _ in range(room - sum(floors)):
         growing = [index for index, need in enumerate(needs) if widths[index] < need]
@@ -150,7 +150,7 @@ def _widest(cell: Text) -> int:
 
 
 def _named(column: Column, cell: Text) -> Text:
-    """Return a cell with the heading of its column before it, for a paragraph; a short cell is not wrapped."""
+    """Return a cell after its column's heading, as `where: a.py:3`; a short cell gets no-break spaces, to stay on one line."""
     named = Text.assemble((f"{column.name}: ", "dim"), cell) if column.name else cell.copy()
     if named.cell_len <= _SHORT and "\n" not in named.plain:
         named.plain = wrap.unbroken(named.plain)

@@ -67,7 +67,7 @@ def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
 
 
 class _Known:
-    """What a run recorded of each compilation, by generation and compile id: its function, recompile and graph breaks."""
+    """Function, recompile and graph breaks of each compilation of a run, by (number of Dynamo resets before, compile id)."""
 
     def __init__(self, run: RunRecords) -> None:
         self.function = {compile.key: compile.location.function for compile in run.compiles}

@@ -88,7 +88,7 @@ def _shown(total: dict[str, float], whole: float) -> tuple[Share, ...]:
 
 
 def texts(run: RunRecords) -> tuple[tuple[str, ...], ...]:
-    """Return the texts below the summary of a run, in groups: phases, kinds of compilations in parentheses, and caches."""
+    """Return the texts below the summary of a run, in groups: seconds by phase, seconds by kind of compilation, caches."""
     kinds = ", ".join(map(str, by_kind(run)))
     groups = (tuple(map(str, by_phase(run))), (f"({kinds})",) if kinds else (), caches(run))
     return tuple(group for group in groups if group)

@@ -1,4 +1,4 @@
-"""Remove the trailing blanks with which rich fills the lines of tables and paddings."""
+"""Remove the blanks that rich appends to the lines of tables and paddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.segment import Segment
 
 
 class Trimmed:
-    """Rich renderable of `content` without trailing blanks, except those with a background color where colors are shown."""
+    """Rich renderable of `content` without trailing blanks; those with a background color stay if the console has colors."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content

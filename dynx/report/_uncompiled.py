@@ -57,7 +57,7 @@ def _skipped(run: RunRecords) -> Iterator[Why]:
 
 
 def _of_use(use: CompileUse, run: RunRecords) -> Iterator[Why]:
-    """Yield the reasons that follow from how a process called torch.compile and the functions that it returned."""
+    """Yield why nothing was compiled, as far as the calls of torch.compile and of the functions that it returned show it."""
     for text in use.raised:
         is_backend = text.startswith("InvalidBackend")
         yield Why(

@@ -16,7 +16,7 @@ UNCLEAR = "no advice applies to this run; records that no rule covers are listed
 
 
 def is_calm(run: RunRecords) -> bool:
-    """Return whether a run needs no attention: it compiled, without failures, recompiles, graph breaks or unreadable lines."""
+    """Return whether a run needs no attention: it compiled without failure, recompile or graph break; its file is intact."""
     failed = any(compile.outcome == "failed" for compile in run.compiles)
     is_compiled = any(compile.outcome == "compiled" for compile in run.compiles)
     return is_compiled and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
@@ -101,14 +101,14 @@ def plain_place(location: Location) -> str:
 
 
 def line(location: Location | None) -> str:
-    """Format a location as `model.py:58`, in a library by the library's line and a shortened path; empty if there is none."""
+    """Format a location as `model.py:58`, or with a short path in a library: `gpt2/modeling_gpt2.py:542`; empty for None."""
     if location is None:
         return ""
     return short_name(location) if location.library is not None else place(location)
 
 
 def own_and_library(location: Location | None) -> str:
-    """Format a location as `line` does; in a library as `train.py:12 (in gpt2/model.py:542)`, if the caller is known."""
+    """Format a location as `model.py:58`; in a library that the user called, as `train.py:12 (in gpt2/model.py:542)`."""
     if location is None or location.library is None or location.caller is None:
         return line(location)
     return f"{place(location)} (in {short_name(location)})"
@@ -148,7 +148,7 @@ def size(nbytes: int) -> str:
 
 
 def code(lines: Iterable[tuple[str, Location | None]]) -> str:
-    """Format lines of generated code; wherever the user's line that they come from changes, a comment names the new one."""
+    """Format lines of generated code; the first line generated from a line of the user ends with a comment `# model.py:58`."""
     written, last = [], ""
     for text, location in lines:
         comment = line(location)

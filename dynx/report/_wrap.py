@@ -36,7 +36,7 @@ def lines(text: Text, width: int) -> list[Text]:
 
 
 def least(text: Text) -> int:
-    """Return the least width, in columns, at which every location in a text keeps its file name and line number."""
+    """Return the least width at which every location in a text keeps its file name and line number, but at most `_TAIL`."""
     tails = (_tail(match[0]) for match in _WORD.finditer(text.plain))
     return max((min(cell_len(tail), _TAIL) for tail in tails if tail), default=1)
 
@@ -90,7 +90,7 @@ def _wrapped(text: Text, width: int) -> Sequence[Text]:
 
 
 def _with_short_places(text: Text, width: int) -> Text:
-    """Return the text, with those locations shortened that are longer than `width` columns."""
+    """Return the text with every location shortened that is longer than `width` columns."""
     parts, last = [], 0
     for match in _WORD.finditer(text.plain):
         short = shortened(match[0], width)

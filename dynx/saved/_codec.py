@@ -16,7 +16,7 @@ class Codec:
     """How a tensor is stored between forward and backward.
 
     `pack` and `unpack` are traced into the compiled graphs, so they must consist of torch operators: no data-dependent branches
-    or sizes, no tensors from outside, no random numbers.
+    or sizes, no tensors from closures or globals, no random numbers.
 
     Attributes:
         name: The name in reports, such as `"fp8(row)"`.
@@ -24,14 +24,14 @@ class Codec:
         unpack: Takes the result of `pack`, and returns a tensor with the shape, dtype and device of the packed tensor.
         dtypes: The dtypes that the codec takes: `"floating"`, `"bool"`, or `"any"`.
         is_exact: Whether unpacking restores every element, or all that backward reads of it (a mask).
-        keeps_zeros: Whether exact zeros stay zeros and no sign changes. If False, tensors of which backward reads only signs or
-            zeros (masks), such as the output of ReLU, are not packed: a changed zero would let the gradient pass.
-        keeps_mask: Whether no nonzero element becomes 0, except denormal ones, so that a tensor that backward reads as a mask
-            lets the same gradients pass.
+        keeps_zeros: Whether zeros stay exactly 0, and signs stay the same. If False, the codec does not pack tensors of which
+            backward reads only signs or zeros (masks), such as the output of ReLU: gradients would pass where they must be 0.
+        keeps_mask: Whether nonzero elements stay nonzero (except denormal ones). Then tensors that backward reads as masks
+            let the same gradients pass.
         zero_mask_only: Whether the codec stores one bit per element. It takes floating-point tensors only if one bit is enough,
             as when backward reads only `x > 0`; `pack` then receives a bool tensor.
         refuses: Takes a tensor, and returns why the codec cannot pack it, or `""`.
-        code: The expression that creates the codec, for `saved.plan`.
+        code: The Python expression that creates the codec, which `saved.plan` prints in the rules to paste.
     """
 
     name: str

@@ -96,8 +96,8 @@ class _Reader:
             yield "name", _name_of(value)
         else:
             raise UsageError(
-                f"{what} is a {type(value).__qualname__}, which may differ in another process\n"
-                "  pass cache_hash=, a text that changes whenever the codec does"
+                f"{what} is a {type(value).__qualname__}, which dynx cannot hash equally in every process\n"
+                "  pass cache_hash=, a text that you change whenever you change the codec"
             )
 
     def _function(self, function: FunctionType) -> Iterator[tuple[str, Any]]:

@@ -78,8 +78,7 @@ def _check(tensor: Any, packed: Packed) -> None:
     for what in ("shape", "dtype", "device"):
         expected, actual = getattr(packed, what), getattr(tensor, what, None)
         if expected != actual:
-            text = f"{packed.codec.name}: unpack returns the {what} {actual}, the tensor had {expected}"
-            raise BadCodec(f"{text}\n  {advice}")
+            raise BadCodec(f"{packed.codec.name}: unpack returns {what} {actual}, but pack got {what} {expected}\n  {advice}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`hooks`: pack the tensors that are saved for backward, as rules select."""
+"""`hooks`: pack the tensors that are saved for backward, each with the codec that a rule selects."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
 
     Args:
         rules: Rules from `saved.rule(codec, ...)`, in order.
-        cache_hash: A text that changes whenever a codec changes, instead of the hash of the codecs' code, closures and globals.
-            For codecs of your own that refer to objects that cannot be hashed.
+        cache_hash: A text that you change whenever a codec changes; it replaces the hash of the codecs' code, closures and
+            globals. For codecs of your own that refer to objects that cannot be hashed.
         validate: Check at compile time that each codec restores the shape, dtype and device and draws no random numbers; warn
             if rounding changes a mask, or a tensor from which backward recomputes others.
         schedule: `"graph"`: pack a tensor after its last use in forward, and unpack it before its first use in backward.
@@ -124,7 +124,7 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     if schedule not in get_args(Schedule):
         raise UsageError(f"schedule={schedule!r} is not known\n  pass one of {', '.join(map(repr, get_args(Schedule)))}")
     if cache_hash is not None and not isinstance(cache_hash, str):
-        raise UsageError(f"cache_hash={cache_hash!r} is not a str\n  pass a text that changes whenever a codec does")
+        raise UsageError(f"cache_hash={cache_hash!r} is not a str\n  pass a text that you change whenever you change a codec")
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
     return SavedHooks(rules, cache_hash, validate=validate, schedule=schedule)
 

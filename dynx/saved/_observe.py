@@ -1,4 +1,4 @@
-"""Edit or report the graphs of each compilation, while `saved.hooks` are entered or saved tensors are observed."""
+"""Insert the codecs of `saved.hooks` into compiled graphs, and report the tensors that each compiled graph saves."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _refused() -> UsageError:
 
 
 def _on_partition(partition: Partition) -> bool:
-    """Edit the graphs if `saved.hooks` are entered; True tells torch that it need not inline the hooks itself."""
+    """Insert the codecs of entered `saved.hooks` into the graphs; return True to stop torch from inlining the hooks itself."""
     published = published_by(partition.hooks)
     if published is None and not _observers:
         return False

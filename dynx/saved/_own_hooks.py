@@ -34,7 +34,7 @@ def inlineable_hooks(
         pack: Takes a tensor, and returns the values to store, such as a tuple of tensors, sizes and constants. If omitted,
             the result is a decorator for `pack`.
         unpack: Takes the result of `pack`, and returns a tensor of the same shape, dtype and device as the packed tensor.
-        cache_hash: A text that changes whenever a function changes, if the functions refer to objects that cannot be hashed.
+        cache_hash: A text that you change whenever a function changes. For functions that use objects dynx cannot hash.
         validate: Check that `unpack` restores the shape, dtype and device, and that no random numbers are drawn.
 
     Returns:

@@ -121,7 +121,7 @@ def rule(
         line: The line that computed the tensor, such as `"model.py:12"`.
         mask_only: True: only tensors for which one bit per element is enough: masks, `where(mask, 0, -inf)`, and the output of
             ReLU if backward reads only `x > 0`. False: only other tensors.
-        skip: Kinds of tensors that are not packed, nor their views: `"param"`, `"buffer"`, `"input"`, `"output"`. They are in
+        skip: Tensors of these kinds, and their views, are not packed: `"param"`, `"buffer"`, `"input"`, `"output"`. They are in
             memory anyway, so packing them adds bytes. If the caller does not keep inputs and outputs, as in a loop over
             compiled blocks, `skip=("param", "buffer")` packs them too.
 
@@ -140,13 +140,13 @@ def rule(
     for option, pattern in (("name", name), ("module", module)):
         _check_pattern(option, pattern)
     if line is not None and (not isinstance(line, str) or _LINE.fullmatch(line) is None):
-        raise UsageError(f"line={line!r} is not a line of a file\n  pass 'model.py:12'")
+        raise UsageError(f"line={line!r} is not a line of a file\n  pass file and number, such as 'model.py:12'")
     if mask_only not in (None, True, False):
-        raise UsageError(f"mask_only={mask_only!r} is not True, False or None")
+        raise UsageError(f"mask_only={mask_only!r} is not valid\n  pass True, False or None")
     skipped = (skip,) if isinstance(skip, str) else tuple(skip)
     if unknown := [kind for kind in skipped if kind not in _SKIPPABLE]:
         raise UsageError(
-            f"skip has {unknown[0]!r}, which is no kind of tensor\n  pass some of {', '.join(map(repr, _SKIPPABLE))}"
+            f"skip= contains {unknown[0]!r}, which is not a kind of tensor\n  pass some of {', '.join(map(repr, _SKIPPABLE))}"
         )
     return Rule(codec, _dtypes(dtype), min_numel, name, module, line, mask_only, skipped)  # type: ignore[arg-type]
 
@@ -156,7 +156,7 @@ def _dtypes(dtype: Any) -> tuple[torch.dtype, ...] | None:
         return None
     given = (dtype,) if isinstance(dtype, torch.dtype) else tuple(dtype) if isinstance(dtype, Iterable) else (dtype,)
     if wrong := [one for one in given if not isinstance(one, torch.dtype)]:
-        raise UsageError(f"dtype has {wrong[0]!r}, which is not a dtype\n  pass a dtype such as torch.float32, or a list")
+        raise UsageError(f"dtype= contains {wrong[0]!r}, which is not a dtype\n  pass torch.float32, for example, or a list")
     return given
 
 
@@ -165,7 +165,7 @@ def _check_pattern(option: str, pattern: object) -> None:
         return
     try:
         if not isinstance(pattern, str):
-            raise TypeError(f"a pattern is a str, not {type(pattern).__name__}")
+            raise TypeError(f"{option}= must be a str, not {type(pattern).__name__}")
         re.compile(pattern)
     except (re.error, TypeError) as error:
         raise UsageError(f"{option}={pattern!r} is not a regular expression: {error}") from None

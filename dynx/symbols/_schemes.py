@@ -44,14 +44,14 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
     for source in _EXAMPLES:
         if checked(scheme, source, 0) != checked(scheme, source, 0):
             raise UsageError(
-                f"the scheme {scheme!r} returns different numbers for one source: {source}\n"
-                "  names have to be equal in every process: compute them from the source alone"
+                f"the scheme {scheme!r} returned two different numbers for the same source, {source}\n"
+                "  compute the number from the source only, so that symbols get equal names in every process"
             )
     return scheme
 
 
 def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
-    """Return `allocated` for this scheme, as a function of the source and the used numbers; faster for schemes of dynx."""
+    """Return a function that chooses a number for a source, given the used numbers; it is faster for schemes of dynx."""
     if not isinstance(scheme, partial) or scheme.func is not hashed:
         return partial(allocated, scheme)
     unused_bits = 64 - scheme.keywords["bits"]
@@ -64,7 +64,7 @@ def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
 
 
 def allocated(scheme: Scheme, source: str, used: set[int]) -> tuple[int, bool]:
-    """Return an unused number for a source, and whether the first choice (attempt 0) was already in `used`."""
+    """Return a number for a source that is not in `used`, and whether the first number that `scheme` returned was in `used`."""
     for attempt in range(_MAX_ATTEMPTS):
         number = checked(scheme, source, attempt)
         if number not in used:

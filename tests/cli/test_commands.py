@@ -248,7 +248,7 @@ def test_dynx_show_prints_a_damaged_run_file_with_a_warning(saved, capsys):
         file.write("{broken\n")
     assert main(["show", saved]) == 0
     captured = capsys.readouterr()
-    assert captured.err.startswith(f"dynx: {saved}, line 7: not JSON")
+    assert captured.err.startswith(f"dynx: run file {saved}, line 7: not JSON")
     assert "mark_dynamic(x, 1)" in captured.out
 
 

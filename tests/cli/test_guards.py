@@ -45,8 +45,8 @@ def test_dynx_guards_with_an_unknown_target_is_an_error_that_suggests_a_fix(shel
         ("other.py::f", "the file other.py does not exist"),
         ("program.py:step", "for example: dynx guards program.py::step"),
         ("program.py::", "for example: dynx guards program.py::function"),
-        ("program.py::f", "program.py has no f\n  compiled functions: Model.forward"),
-        ("program.py::Model.backward", "has no Model.backward\n  compiled functions:"),
+        ("program.py::f", "program.py has compiled no function f\n  compiled functions: Model.forward"),
+        ("program.py::Model.backward", "has compiled no function Model.backward\n  compiled functions:"),
     ):
         done = shell("-m", "dynx", "guards", target)
         assert done.returncode == 2

@@ -149,7 +149,7 @@ class TestRun:
         """Hours later the profile could not be saved, or would be in a folder that nobody looks in."""
         run = shell("-m", "dynx", "run", "--pgo", "chekpoints/profile.json", program(PROGRAM))
         assert (run.returncode, run.stdout) == (2, "")
-        assert run.stderr.startswith("dynx: no such folder for the profile: create it, or correct the path: ")
+        assert run.stderr.startswith("dynx: the folder for the profile does not exist: create it, or correct the path: ")
         assert not (tmp_path / "chekpoints").exists()
 
     @pytest.mark.slow

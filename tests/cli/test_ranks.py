@@ -311,4 +311,4 @@ def test_worker_command_that_does_not_run_this_python_is_reported(start):
     done = start(*DYNX, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--no-python", "echo", "hello")
     assert done.returncode == 0
     assert done.stdout == "hello\n"
-    assert "worker command echo hello is not a script or module run by" in done.stderr
+    assert "dynx cannot watch the worker echo hello: it is not a script or module run by" in done.stderr

@@ -81,7 +81,7 @@ def test_ctx_check_on_a_size_becomes_a_guard():
         run(torch.ones(4))
         run(torch.ones(5))
     assert len(w.compiles) == 1
-    with pytest.raises(CheckFailed, match=r"is false: .*\n  promised at .*test_facts.py:\d+"):
+    with pytest.raises(CheckFailed, match=r"is false: .*\n  checked at .*test_facts.py:\d+"):
         run(torch.ones(2))
 
 
@@ -227,7 +227,7 @@ def test_ctx_guard_on_refuses_functions_that_return_another_value_in_each_call()
         comptime(lambda ctx: ctx.guard_on(lambda: next(numbers), name="number"))
         return x + 1
 
-    with pytest.raises(ComptimeFailed, match=r"guard_on\('number'\): fn\(\) returns another value in each call"):
+    with pytest.raises(ComptimeFailed, match=r"guard_on\('number'\): fn\(\) returned two different values"):
         compiled(f)(torch.ones(1))
 
 

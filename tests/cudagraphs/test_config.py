@@ -13,7 +13,7 @@ from dynx.errors import CaptureError, UsageError
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"outputs": "copy"}, r"outputs='copy' is not a valid option.*\n  valid choices: 'clone', 'alias', 'static'"),
+        ({"outputs": "copy"}, r"outputs='copy' is not a valid option value.*\n  valid choices: 'clone', 'alias', 'static'"),
         ({"max_recordings": "2"}, "max_recordings='2' of dynx_cudagraphs must be of type int"),
         ({"max_recordings": 0}, "max_recordings=0 allows no recordings"),
         ({"or_error": 1}, "or_error=1 of dynx_cudagraphs must be of type bool"),
@@ -60,7 +60,7 @@ MISTAKES = {
     ),
     "an optimizer among examples": (
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), torch.optim.SGD(LAYER.parameters())),
-        "a SGD is among the examples\n  pass it by keyword: optimizer=",
+        "a SGD was passed as an example\n  pass it by keyword: optimizer=",
     ),
     "clip_grad_norm of zero": (
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), clip_grad_norm=0),

@@ -187,7 +187,7 @@ def test_emulated_graph_copies_inputs_from_the_tensors_passed_to_set_sources():
         captured.set_sources([torch.full((3,), value)])
         captured.replay()
         assert captured.outputs.tolist() == [2 * value] * 3
-    with pytest.raises(CaptureFailed, match="before its sources or targets were set"):
+    with pytest.raises(CaptureFailed, match="before its input and output tensors were set"):
         captured.replay()
     with pytest.raises(CaptureFailed, match="other sizes, strides or dtype"):
         captured.set_sources([torch.ones(6)[::2]])
@@ -200,7 +200,7 @@ def test_emulated_graph_reads_patched_inputs_from_the_tensors_passed_to_set_sour
         captured.set_sources([torch.full((2, 3), value)])
         captured.replay()
         assert captured.outputs.tolist() == [[2 * value] * 2] * 3
-    with pytest.raises(CaptureFailed, match="before its sources or targets were set"):
+    with pytest.raises(CaptureFailed, match="before its input and output tensors were set"):
         captured.replay()
     with pytest.raises(NotPatchable, match="aliases an input"):
         emulator.capture_patched(lambda inputs: (inputs[0].t(),), [args], no_clones, None)
@@ -215,7 +215,7 @@ def test_emulated_graph_copies_outputs_to_the_tensors_passed_to_set_targets():
         captured.replay()
         held.add_(1)
     assert (first.tolist(), second.tolist()) == ([2, 2, 2], [4, 4, 4])
-    with pytest.raises(CaptureFailed, match="before its sources or targets were set"):
+    with pytest.raises(CaptureFailed, match="before its input and output tensors were set"):
         captured.replay()
     with pytest.raises(CaptureFailed, match="other sizes, strides or dtype"):
         captured.set_targets([torch.ones(6)[::2]])
@@ -263,7 +263,7 @@ def test_replay_of_a_closed_emulated_graph_fails():
     outputs = captured.outputs
     captured.close()
     assert outputs.isnan().all()
-    with pytest.raises(CaptureFailed, match="after its recording was closed"):
+    with pytest.raises(CaptureFailed, match=r"after close\(\) had released it"):
         captured.replay()
 
 

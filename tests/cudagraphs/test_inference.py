@@ -239,7 +239,7 @@ def test_inputs_are_copied_outside_the_graph_if_capture_yields_no_memcpy_nodes(d
 
     def capture_without(runtime, function, copies, *rest):
         if copies:
-            raise CopiesNotFound("some copies of inputs or outputs have no memcpy node in the graph: number 0")
+            raise CopiesNotFound("the graph has no memcpy node for the copies of the tensors with indices 0")
         return capture(runtime, function, copies, *rest)
 
     monkeypatch.setattr(runtime, "capture", capture_without)

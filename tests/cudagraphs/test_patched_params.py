@@ -186,7 +186,7 @@ class ReadsThroughList(nn.Module):
 
 def test_parameter_also_read_through_a_list_warns_and_matches_eager(device):
     model = ReadsThroughList().to(device)
-    with pytest.warns(DynxWarning, match="the captured function also reads an argument as a global"):
+    with pytest.warns(DynxWarning, match="the captured function also reads an argument's tensor through a global"):
         run = fast(model, device)
     agree(run, model, device)
     model.inner.weight.data = model.inner.weight.data * 3

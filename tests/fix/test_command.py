@@ -90,7 +90,7 @@ def test_files_with_changes_that_git_has_not_are_not_written(tmp_path):
 REFUSED = {
     "it writes into its folder": (
         LOGGED + '\n    open("log.txt", "a").write("once")\n',
-        "the program writes log.txt, and would do so again in each trial",
+        "the program writes files (log.txt), and each trial of a fix would write them again",
     ),
     "it never ends": (LOGGED + "\n    import time; time.sleep(1000)\n", "did not end within 15 s, and was stopped"),
     "it compiles nothing": ("raise SystemExit('no data')", "the program compiled nothing: no data"),

@@ -33,9 +33,9 @@ def in_place(x):
 
 
 WRONG = {
-    "another shape": (lambda x: x, lambda x: x.reshape(-1), "the shape (64,), the tensor had (8, 8)"),
-    "another dtype": (lambda x: x.half(), lambda x: x, "the dtype torch.float16, the tensor had torch.float32"),
-    "another device": (lambda x: x, lambda x: x.to("meta"), "the device meta, the tensor had cpu"),
+    "another shape": (lambda x: x, lambda x: x.reshape(-1), "shape (64,), but pack got shape (8, 8)"),
+    "another dtype": (lambda x: x.half(), lambda x: x, "dtype torch.float16, but pack got dtype torch.float32"),
+    "another device": (lambda x: x, lambda x: x.to("meta"), "device meta, but pack got device cpu"),
     "no tensor": (lambda x: x, lambda x: 3, "unpack returns int, not a tensor"),
     "several tensors": (lambda x: x, lambda x: (x, x), "unpack returns tuple, not a tensor"),
     "a branch on values": (branching, lambda x: x, "depends on values of the tensor"),

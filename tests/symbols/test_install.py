@@ -170,7 +170,7 @@ class TestBadSchemes:
 
     def test_a_function_that_differs_between_calls(self):
         numbers = itertools.count()
-        with pytest.raises(UsageError, match="different numbers for one source"):
+        with pytest.raises(UsageError, match="different numbers for the same source"):
             symbols.install(lambda source, attempt: next(numbers))
 
     def test_something_that_cannot_be_called(self):

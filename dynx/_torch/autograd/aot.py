@@ -57,10 +57,9 @@ def graph_facts() -> GraphFacts:
 
 
 def _regenerated(metadata: Any) -> frozenset[int]:
-    """Return the indices of graph outputs that AOTAutograd replaces by a new view before it returns them to the user.
+    """Return the indices of graph outputs that AOTAutograd replaces by a new view of another tensor, such as an input.
 
-    An output that is the base of other outputs is returned to the user unchanged, so its index is not included. Torch:
-    `gen_alias_from_base`.
+    Exception: AOTAutograd returns an output unchanged if other outputs are views of it. Torch: `gen_alias_from_base`.
     """
     if any(type(meta).__name__ == "SubclassCreationMeta" for meta in metadata.subclass_fw_graph_out_meta):
         return frozenset()  # one tensor subclass is several outputs of the graph

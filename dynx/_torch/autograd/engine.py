@@ -1,7 +1,7 @@
 """Read and replace `AccumulateGrad` nodes, and find out whether the autograd engine will execute a node.
 
-Torch: `torch._C._will_engine_execute_node`; `VariableHooks::set_data`, which drops the `AccumulateGrad` node of a leaf when its
-dtype changes. `torch.autograd.graph.get_gradient_edge` is public.
+Torch: `torch._C._will_engine_execute_node`, and `VariableHooks::set_data`, which drops the `AccumulateGrad` node of a leaf when
+its dtype changes. `torch.autograd.graph.get_gradient_edge` is public.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Compiled = Callable[[list[Any]], Any]
 
 
 class Compiler(NamedTuple):
-    """Functions that compile a graph, or a part of it, to a boxed callable, which takes a list of arguments and clears it."""
+    """Functions that compile the whole graph, or a part of it, to a callable that takes a list of arguments and clears it."""
 
     whole: Callable[[], Compiled]
     part: Callable[[GraphModule], Compiled]  # its outputs have the layouts of the fake tensors
@@ -61,7 +61,7 @@ def _no_buffers(*args: Any, **kwargs: Any) -> list[int]:
 
 
 def with_inductor(choose_call: ChooseCall) -> Callable[[Any, Sequence[Any]], Any]:
-    """Return a backend that compiles graphs with inductor, and runs each graph through the callable that `choose_call` selects.
+    """Return a backend that compiles graphs with inductor, and lets `choose_call` choose the callable that runs each graph.
 
     `choose_call(kind, gm, example_inputs)` is called before a graph is compiled. It returns a function that takes a `Compiler`
     and returns the callable that runs the graph.

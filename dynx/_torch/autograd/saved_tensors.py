@@ -1,4 +1,4 @@
-"""Saved-tensor hooks of the current thread: whether some are active, and which of them Dynamo sees.
+"""Find out whether saved-tensor hooks are active on the current thread, and choose which of them Dynamo sees.
 
 Torch: `_top_saved_tensors_default_hooks` and `_saved_tensors_hooks_is_enabled` of `torch._C._autograd`, and
 `DisabledSavedTensorsHooksVariable`.
@@ -31,11 +31,11 @@ def hooks_are_set() -> bool:
 
 
 def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
-    """Hide dynx's saved-tensor hooks from Dynamo while gradients are disabled, since nothing is saved; return a handle.
+    """Hide dynx's saved-tensor hooks from Dynamo while gradients are disabled, to avoid recompiles; return a handle.
 
-    Otherwise a function that was compiled under `torch.no_grad` would be recompiled when hooks become active, into the same
-    graph. The hooks are not hidden from AOTAutograd, which itself disables gradients while it compiles a graph that will save
-    tensors. `is_ours` takes the active pair of hooks and returns whether it is dynx's.
+    No tensor is saved then, but Dynamo guards on the hooks: a function would be recompiled when they become active, into the
+    same graph. The hooks are not hidden from AOTAutograd, which itself disables gradients while it compiles a graph that will
+    save tensors. `is_ours` takes the active pair of hooks and returns whether it is dynx's.
     """
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:

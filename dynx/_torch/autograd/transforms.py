@@ -1,4 +1,4 @@
-"""Transforms of `torch.func` (vmap, grad, jvp) and forward-mode AD: whether any is active on this thread.
+"""Detect whether a transform of `torch.func` (vmap, grad, jvp) or forward-mode AD is active on this thread.
 
 Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_ad._current_level`.
 """

@@ -17,18 +17,18 @@ from dynx._torch.capabilities import require
 
 
 def mark(guards: Any) -> None:
-    """Make torch use dict tags when it evaluates the guards of a cache entry; `guards` is its `GuardManagerWrapper`."""
+    """Turn on dict tags for a cache entry: torch then skips guards of unchanged modules; takes its `GuardManagerWrapper`."""
     require("dict_tags")
     guards.find_tag_safe_roots()
 
 
 def marked(tree: RawNode) -> list[RawNode]:
-    """Return the nodes of a guard tree for which torch uses dict tags; all of them are modules."""
+    """Return the nodes of a guard tree, all modules, below which torch skips guards while no dict changed (dict tags)."""
     return [node for node in tree.walk() if node.manager.is_tag_safe_root()]
 
 
 def would_mark(tree: RawNode) -> list[RawNode]:
-    """Return the nodes of a guard tree for which `mark` would make torch use dict tags, found by marking a copy."""
+    """Return the nodes for which `mark` would turn on dict tags. It marks a copy of the tree, since marks cannot be removed."""
     require("dict_tags", "guard_manager", "clone_guards")
     from torch._dynamo.guards import GuardManagerWrapper
 
@@ -39,16 +39,15 @@ def would_mark(tree: RawNode) -> list[RawNode]:
 
 
 def may_read_freed_memory() -> bool:
-    """Return whether dict tags may read freed memory: before Python 3.12 torch compares dicts through raw pointers."""
+    """Return whether torch's dict tags may read freed memory: before Python 3.12 they compare dicts through raw pointers."""
     return sys.version_info < (3, 12)
 
 
 def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
-    """Build a guard tree with dict tags, to time it; return its `RootGuardManager` and the locals on which to evaluate it.
+    """Build a guard tree with dict tags to measure their cost; return its `RootGuardManager` and locals that pass its guards.
 
     Each list in `contents` holds dicts and tensors. For each list the tree guards a new module with these as attributes.
-
-    The time of this tree shows the cost of dict tags without marking a tree that is in use.
+    A tree that is in use is not marked for a measurement, because marks cannot be removed.
     """
     require("root_guards", "guard_manager_kinds", "dispatch_keys")
     from torch import _C, Tensor

@@ -58,9 +58,9 @@ def frames_run(
 
 
 def free_profile_hook() -> tuple[Any, Any]:
-    """Return the getter and setter of Python's profile function, or those of its trace function if a profiler is running.
+    """Return `sys.getprofile` and `sys.setprofile`, or if a profiler is running, `sys.gettrace` and `sys.settrace`.
 
-    The hook of a running profiler is not replaced, because one that is written in C, such as cProfile, cannot be restored from
+    The hook of a running profiler must not be replaced: one that is written in C, such as cProfile, cannot be restored from
     Python.
     """
     return (sys.getprofile, sys.setprofile) if sys.getprofile() is None else (sys.gettrace, sys.settrace)

@@ -4,9 +4,8 @@ If many threads call compiled code, at least one of them is in a call at any tim
 closes a gate: new calls on other threads wait until the gate is open again. Calls that began before continue, including the
 calls of compiled code that they make in turn. While the gate is open, nothing of torch is hooked.
 
-Torch: `eval_frame._maybe_set_eval_frame`, with which the function around compiled code sets Dynamo's callback when a call
-begins, and the previous callback when it ends. Dynamo is off when this function is called, and does not trace the code of the
-hook.
+Torch: the wrapper of compiled code calls `eval_frame._maybe_set_eval_frame` to set Dynamo's callback when a call begins, and to
+restore the previous callback when it ends. Dynamo is off at that moment, so it does not trace dynx's hook.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _openings = 0  # how often the gate was opened
 
 @contextmanager
 def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
-    """Close the gate: hold the calls of compiled code that other threads begin inside this context.
+    """Close the gate: calls of compiled code that other threads begin inside this context wait until the context ends.
 
-    `readers` returns the code objects of the functions that read the cache; a call inside of such a function is not held.
+    `readers` returns the code objects of the functions that read the cache; a call made by such a function does not wait.
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -61,7 +60,7 @@ def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
 
 
 def wait(readers: frozenset[CodeType]) -> None:
-    """Wait while the gate is closed, unless this thread has closed it, or is inside of an earlier call that reads the cache.
+    """Wait while the gate is closed; return at once if this thread closed it or is already in a call that reads the cache.
 
     Functions that read the cache call this first; `readers` are the code objects of these functions.
     """

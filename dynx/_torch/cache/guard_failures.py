@@ -1,4 +1,4 @@
-"""Read the source of a guard, the frame that is recompiled, and why a cache entry's guards fail."""
+"""Read from torch the source of a guard, the reason why a cache entry's guards fail, and the frame that is recompiled."""
 
 from __future__ import annotations
 

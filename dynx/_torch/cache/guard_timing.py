@@ -29,8 +29,8 @@ class TimedNode(NamedTuple):
 class GuardTimes:
     """A timer of a guard tree and each of its subtrees, evaluated on locals for which all guards pass.
 
-    The parts to time are the whole tree, copies of its subtrees, and what `add_copy` and `add_root` add. `measure` then times
-    all parts in rounds, so that a moment in which the machine is slow affects one round of every part, not all rounds of one.
+    It times the whole tree, copies of its subtrees, and the trees that `add_copy` and `add_root` add. `measure` times each of
+    them once per round, so that a moment in which the machine is slow affects one round of every tree, not all rounds of one.
     """
 
     def __init__(self, tree: RawNode, locals: Mapping[str, Any]) -> None:
@@ -46,17 +46,17 @@ class GuardTimes:
         self._add_part(tree, [])
 
     def add_copy(self, nodes: Iterable[RawNode]) -> Callable[[], float]:
-        """Add a copy of the tree with only these nodes, which must be connected; the returned function gives its time in ns."""
+        """Also time a copy of the tree with only these connected nodes; the returned function gives its time in nanoseconds."""
         run = self._copy({node.manager for node in nodes})
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Add the `RootGuardManager` of another tree, with locals to check; the returned function gives its time in ns."""
+        """Also time the `RootGuardManager` of another tree on these locals; the returned function gives its time in ns."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 
     def measure(self, seconds: float) -> None:
-        """Time all parts in turn for about this many seconds, in at least three rounds."""
+        """Time the guard tree, its subtrees and added trees in turn, for about `seconds` and at least three rounds."""
         end = time.perf_counter() + seconds
         for rounds in itertools.count(1):
             for run in self._runs:
@@ -71,7 +71,7 @@ class GuardTimes:
 
     @property
     def ambient(self) -> float:
-        """The nanoseconds of the guards at the root of the tree, which check global state instead of a source."""
+        """The nanoseconds that the guards at the root of the tree take; they check global state, such as grad mode."""
         return self._ns(self._own[id(self._tree)])
 
     def parts(self) -> TimedNode:
@@ -87,10 +87,10 @@ class GuardTimes:
             self._total[id(node)] = self._copy({*path, *(inner.manager for inner in node.walk())})
 
     def _part(self, node: RawNode, total: float, before: float) -> TimedNode:
-        """Distribute a node's total time over the node itself and its children, in proportion to their separate timings.
+        """Distribute `total`, the time of a node's subtree, over the node and its children, in proportion to their timings.
 
-        The separate timing of each child includes the cost that all children share, such as the iteration over a dict.
-        `before` is the time of the path to the parent node, in ns like `total`.
+        The timing of each child includes the cost that all children share, such as the iteration over a dict. `before` is the
+        time of the nodes from the root to the parent node, in nanoseconds like `total`.
         """
         until = self._ns(self._own[id(node)])
         own, inner = max(0.0, until - before), [max(0.0, self._ns(self._total[id(child)]) - until) for child in node.children]

@@ -1,9 +1,9 @@
 """Find the cache entry that torch would run for a call, without running the function.
 
-The call is really made: Python binds the arguments, and torch's own lookup evaluates the guards, with the callback, stance and
-`isolate_recompiles` region that the call would have. A Python profile function raises an exception when a frame of the function
-or of its compiled code starts, so that no instruction of it runs. If torch would compile the frame, a callback of dynx is
-called instead of torch's, and raises too.
+dynx starts the call and stops it early. Python binds the arguments, and torch's own lookup evaluates the guards, with the
+callback, stance and `isolate_recompiles` region that the call would have. When a frame of the function or of its compiled code
+starts, a Python profile function raises an exception, so that no instruction of the frame runs. If torch would compile the
+frame, a callback of dynx is called instead of torch's, and raises too.
 
 Torch: `_TorchDynamoContext`, which a compiled function closes over as `self`, `_callback_from_stance`, and the functions of
 `torch._C._dynamo.eval_frame`; 2.11 has no regions.
@@ -36,7 +36,7 @@ class Compiled(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A call for which torch would run no cache entry, and what torch would do instead. It keeps the call's locals alive."""
+    """A call for which torch would run no cache entry, and what torch would do instead; it keeps the call's locals alive."""
 
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
@@ -227,7 +227,7 @@ def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> 
 
 
 def _limit_of(context: Any) -> int | None:
-    """Return the recompile limit that was set for this compiled function only; None if none was set."""
+    """Return the recompile limit set only for the function of this `_TorchDynamoContext`; None if none was set."""
     callback = context.callback
     while callback is not None:
         limit = getattr(callback, "_recompile_limit", None) or getattr(callback, "dynx_recompile_limit", None)

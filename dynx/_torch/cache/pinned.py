@@ -26,7 +26,7 @@ _pinned: WeakKeyDictionary[Any, _Pinned] = WeakKeyDictionary()  # by guards
 
 
 def pinned_of(code: CodeType) -> list[RawEntry]:
-    """Return the pinned cache entries of a code object, in the order in which torch checks them."""
+    """Return the cache entries of a code object that `pin` put before all others, in the order in which torch checks them."""
     if not _pinned:
         return []
     pins = [(guards, _pinned.get(guards)) for guards in _managers(code)]
@@ -72,7 +72,7 @@ def pin(entry: RawEntry) -> None:
 
 
 def unpin(code: CodeType, guards: Any) -> None:
-    """Remove the pinned cache entry with these guards; do nothing if no pinned entry has them."""
+    """Remove the cache entry that `pin` put before all others, by its `GuardManagerWrapper`; do nothing if it is not pinned."""
     from torch._C._dynamo.eval_frame import _reset_precompile_entries
 
     def remove_entry() -> None:

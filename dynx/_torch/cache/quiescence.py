@@ -38,12 +38,12 @@ _MORE_THREADS = b"\n...\n"  # written by `faulthandler` after the stacks of a hu
 
 
 def register_reader(function: Any) -> None:
-    """Register a function that calls `hold` and then reads the cache: changes wait while another thread executes it."""
+    """Register a function that reads the cache: changes wait while another thread executes it. It must call `hold` first."""
     _registered.append(function)
 
 
 def hold() -> None:
-    """Wait while another thread changes the cache; functions passed to `register_reader` call this first."""
+    """Wait while another thread changes the cache. A function passed to `register_reader` must call this first."""
     gate.wait(_reader_codes())
 
 
@@ -56,7 +56,7 @@ def when_quiet(change: Callable[[], None], operation: str) -> None:
     """
     if _is_compiling(sys._getframe()):
         raise UsageError(
-            f"{operation}: this thread is compiling, and torch would use freed cache entries\n"
+            f"{operation} did nothing: this thread is compiling, and torch would use the cache entries after they are freed\n"
             f"  call {operation} after the compilation"
         )
     end, seconds = time.monotonic() + _TIMEOUT, min(_FIRST_HOLD, _TIMEOUT / 2)
@@ -72,7 +72,7 @@ def when_quiet(change: Callable[[], None], operation: str) -> None:
             seconds *= 2
     assert longest is not None  # the timeout is positive
     raise UsageError(
-        f"{operation}: {_why_not(longest)}; removing cache entries meanwhile could crash torch\n"
+        f"{operation} did nothing, since it could crash torch while compiled code runs: {_why_not(longest)}\n"
         f"  wait until no other thread is in compiled code, then call {operation} again"
     )
 
@@ -86,7 +86,7 @@ class _Look(NamedTuple):
 
 
 class _Hold(NamedTuple):
-    """The outcome of one period in which new calls of compiled code were held."""
+    """The outcome of one period in which new calls of compiled code had to wait."""
 
     has_changed: bool  # whether the change was made
     looks: int  # how often the other threads were checked
@@ -96,7 +96,7 @@ class _Hold(NamedTuple):
 
 
 def _change_within(seconds: float, change: Callable[[], None], stacks: _Stacks) -> _Hold:
-    """Call `change` as soon as no other thread is busy; give up after `seconds`, but check the threads at least once."""
+    """Call `change` once no other thread reads the cache; give up after `seconds`, but check the threads at least once."""
     from torch._dynamo.convert_frame import compile_lock
 
     readers, begin, looks = _reader_lines(), time.monotonic(), 0
@@ -156,10 +156,10 @@ class _Stacks:
 
 
 def _look(stacks: bytes, readers: tuple[bytes, ...]) -> _Look:
-    """Return which of the other threads read the cache, from their stacks; a thread whose call is held does not.
+    """Find the other threads that read the cache: their stack has a line of `readers`, and they do not wait at the gate.
 
-    `faulthandler` writes only the innermost hundred frames; a thread with a longer stack counts as busy, since a call may be in
-    the outer frames.
+    `faulthandler` writes only the innermost hundred frames. A thread with a longer stack counts as busy, because it may read
+    the cache in its outer frames.
     """
     busy, deep = set(), set()
     for thread in stacks.split(b"\n\n"):
@@ -191,7 +191,7 @@ def _compiled_call() -> Any:
 
 
 def _frame_line(function: Any) -> bytes:
-    """Return the end of the line that `faulthandler` writes for a frame of this function."""
+    """Return the text with which `faulthandler` ends the line of each frame of this function: ` in <name>`."""
     return f" in {function.__code__.co_name}\n".encode()
 
 

@@ -75,7 +75,7 @@ def nothing_remains() -> Iterator[None]:
 
 
 def _remove_names_of(compiled: CodeType) -> None:
-    """Remove the names in globals, such as those of resume functions, that Dynamo added for compiled code which is not used.
+    """Remove the names, such as those of resume functions, that Dynamo added to globals for code that is no longer used.
 
     Torch removes them when the code object is freed, but keeps a code object that has run alive until Python exits.
     """

@@ -1,4 +1,4 @@
-"""Compile a function again regardless of its cache entries, which remain unchanged, and with other settings of torch.
+"""Compile a function again, without using or changing its cache entries, and with other settings of torch.
 
 Torch: `torch._dynamo.optimize` with `isolate_recompiles` where torch has it; the settings `recompile_limit` and
 `accumulated_recompile_limit`, and `enable_autograd_cache` of AOTAutograd.
@@ -37,7 +37,7 @@ def is_fullgraph(compiled: Any) -> bool:
 
 
 def compile_anew(fn: Callable[..., Any], backend: Any) -> Callable[..., Any]:
-    """Compile a function as `compile_apart` does, but through a new wrapper, for which torch has no cache entries yet."""
+    """Compile a new function that only calls `fn`: torch has no cache entries for it, so it compiles `fn` again."""
     return compile_apart(_with_code_of_its_own(fn), backend)
 
 
@@ -124,7 +124,7 @@ def without_worker_processes() -> AbstractContextManager[None]:
 
 @contextmanager
 def without_limits() -> Iterator[None]:
-    """Lift the recompile limits, and disable AOTAutograd's cache."""
+    """Lift the recompile limits and disable AOTAutograd's cache inside this context, so that torch compiles every time."""
     import torch
 
     limits = {"recompile_limit": _NO_LIMIT, "accumulated_recompile_limit": _NO_LIMIT}

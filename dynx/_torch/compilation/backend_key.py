@@ -1,4 +1,4 @@
-"""Keyed backends: copies of torch's backend objects that are equal only to themselves, so that they share no cache entries.
+"""Keyed backends: copies of torch's backends, each equal only to itself, so that torch shares no cache entry between them.
 
 The cache key of a keyed backend stands for the settings for which the copy was made; its `value` is hashable.
 
@@ -18,7 +18,7 @@ from dynx._torch.compilation.wrappers import cells_of
 
 
 def torch_backend(backend: Any, **options: Any) -> Any:
-    """Return the backend object that `torch.compile` creates from these arguments; None if it would compile nothing.
+    """Return the backend object that `torch.compile` creates from these arguments; None if torch.compile is disabled.
 
     Raises what `torch.compile` raises. Torch: a compiled function closes over a callback, whose innermost
     `_torchdynamo_orig_backend` is the backend.
@@ -63,7 +63,8 @@ def may_use_inductor(backend: Any) -> bool:
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
     """Copy a backend that `torch_backend` returned; the copy has this cache key and is equal only to itself.
 
-    If `key_now()` differs from `key.value` when the copy compiles a graph, the copy is no longer shared (see `shared_key`).
+    `key_now()` returns the value that the current settings have. If it differs from `key.value` when the copy compiles a graph,
+    no other function may use the copy from then on (`shared_key` returns None).
     """
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
@@ -89,7 +90,7 @@ def _keyed_class(cls: Any) -> Any:
 
 
 def shared_key(backend: Any) -> Hashable | None:
-    """Return the value of a keyed backend's cache key if functions may share the backend; None if `key_now()` ever differed."""
+    """Return the value of a keyed backend's cache key; None if the settings changed, so that functions must not share it."""
     key = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 

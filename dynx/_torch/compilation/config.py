@@ -16,7 +16,7 @@ _READ_BY_DYNAMO = ("freezing", "triton.cudagraphs")  # inductor settings that Dy
 
 
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
-    """Return a fast function that returns the current fingerprint of torch's compiler settings.
+    """Return a fast function that returns a fingerprint: a tuple that changes when torch's compiler settings change.
 
     The returned function runs on every call of a compiled function, so it imports and looks up nothing. The backend that
     `torch.compiler.set_stance` forces is part of the fingerprint; with `of_config=False` it is the only part. Torch:
@@ -32,7 +32,7 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
 
 
 def without_inductor(fingerprint: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replace inductor's hash in a fingerprint by the values of the inductor settings that Dynamo reads while it traces.
+    """Replace inductor's hash in a result of `config_fingerprint` by the inductor settings that Dynamo reads while tracing.
 
     Torch: these settings are the same in 2.11, 2.13 and 2.15, apart from settings for torch's logs and tests.
     """

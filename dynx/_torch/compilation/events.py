@@ -31,7 +31,7 @@ class RawDynamic:
 
 
 def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawDynamic | None:
-    """Read a cache lookup or a dynamic value from the arguments of `CompileEventLogger.instant`; None for other events."""
+    """Convert the arguments of `CompileEventLogger.instant` to a `RawCache` or a `RawDynamic`; None for other events."""
     name = args[0] if args else kwargs.get("event_name", "")
     metadata = args[1] if len(args) > 1 else kwargs.get("metadata", {})
     if name == "automatic_dynamic":

@@ -18,7 +18,7 @@ _COMPILE = HookPoint("torch.compile", "torch:compile", purpose="arguments of tor
 
 
 def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error: OnError) -> Subscription:
-    """Call `act` with the code object and the locals of each frame about to be compiled, until the handle is removed."""
+    """Call `act` with the code and locals of each frame to be compiled until the handle is removed; errors go to `on_error`."""
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = compile_call(args, kwargs)
@@ -28,7 +28,7 @@ def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error:
 
 
 def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
-    """Mark a dimension of a tensor as dynamic with `mark_dynamic`, or with `maybe_mark_dynamic` if not `is_required`."""
+    """Mark a dimension of a tensor as dynamic, by `mark_dynamic` if `is_required`, else by `maybe_mark_dynamic`."""
     require("mark_dynamic", "maybe_mark_dynamic")
     import torch
 
@@ -46,7 +46,7 @@ def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
 
 
 def instead_of_torch_compile(compile: Callable[..., Any]) -> Wrapping:
-    """Call `compile` instead of torch.compile until the handle is removed; calls of torch.compile by `compile` reach torch."""
+    """Call `compile` instead of torch.compile until the handle is removed; inside `compile`, torch.compile is torch's own."""
     is_inside = ContextVar("is_inside", default=False)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:

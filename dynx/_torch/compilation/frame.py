@@ -168,7 +168,7 @@ def is_skip(raised: BaseException) -> bool:
 
 
 def raises_at_break(raised: BaseException, *, fullgraph: bool) -> bool:
-    """Return whether a graph break reached the user as this exception: `fullgraph=True` or `error_on_graph_break` was set."""
+    """Return whether this exception of a graph break reaches the user, due to `fullgraph=True` or `error_on_graph_break`."""
     output = getattr(raised, "_torch_dynamo_tracer_output", None)
     return fullgraph or bool(getattr(output, "error_on_graph_break", False))
 

@@ -57,10 +57,10 @@ def compiler(
 
 
 def _in_region(context: Any, backend: Any, fn: Any) -> Any:
-    """Compile a function in its backend's region of cache entries.
+    """Compile a function in the region of cache entries that belongs to this backend.
 
-    All functions of a backend share one region. Callables without a code object, which torch wraps by `wrap_inline`, share the
-    wrapper's code object: each class of them gets a separate region, else all would count towards one recompile limit.
+    All functions of a backend share one region. Callables without a code object get a region for each class: torch runs all of
+    them through the code object of `wrap_inline`, so that in one region they would count towards one recompile limit.
     """
     owner = _owner(fn)
     regions = vars(backend).setdefault("dynx_regions", WeakKeyDictionary())
@@ -81,7 +81,7 @@ def _owner(fn: Any) -> Any:
 
 
 class _OwnCode:
-    """Marker that `_owner` returns for every function that has a code object of its own."""
+    """The key that `_owner` returns for every function that has a code object of its own."""
 
 
 def _own_code(backend: Any, fn: Any) -> Any:

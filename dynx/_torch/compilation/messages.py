@@ -40,7 +40,7 @@ class Messages(logging.Handler, Handle):
     def remove(self) -> None:
         """Stop reporting torch's warnings and log messages.
 
-        If the program saved dynx's wrapper of `warnings.showwarning` and restores it later, it only calls the original.
+        If the program restores dynx's wrapper of `warnings.showwarning` later, that wrapper only calls the original function.
         """
         self._report = None
         for name in _LOGGERS:

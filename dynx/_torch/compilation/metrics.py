@@ -1,4 +1,4 @@
-"""Read a compilation's seconds by phase, graph size and guard count, and the global state that torch guards."""
+"""Read how long the phases of a compilation took, its numbers of operations and guards, and the state that torch guards."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def global_state() -> dict[str, str]:
 
 
 def _python_state() -> dict[str, str]:
-    """Return the guarded global state that is held in Python: modes and transforms of torch, and the default device."""
+    """Return the guarded state that `GlobalStateGuard` lacks: modes, transforms, default device, saved-tensor hooks."""
     from torch import _C
     from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
     from torch.autograd import forward_ad
@@ -95,7 +95,7 @@ def _python_state() -> dict[str, str]:
 
 
 def _saved_tensors_hooks() -> str:
-    """Return the names of the saved-tensor hooks that Dynamo guards, which are those it traces; "none" if there are none."""
+    """Return the class names of the saved-tensor hooks; "none" if they are no `GraphModule`s, since Dynamo guards no others."""
     from torch._C import _autograd
     from torch.fx import GraphModule
 

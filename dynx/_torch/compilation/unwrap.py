@@ -68,7 +68,7 @@ class Unwrapped:
 
     @property
     def function(self) -> FunctionType | None:
-        """The innermost Python function, for a module that of its `forward`; None for a class and for C code."""
+        """The Python function inside all wrappers, for a module the one inside its `forward`; None for a class or C code."""
         unwrapped = self
         while unwrapped.module is not None:
             unwrapped = unwrap(unwrapped.module.forward)
@@ -76,7 +76,7 @@ class Unwrapped:
 
     @property
     def code(self) -> CodeType | None:
-        """The code object of `function`."""
+        """The code object of the Python function inside all wrappers (`function`); None if there is none."""
         return None if self.function is None else self.function.__code__
 
     def through(self, *wrappers: Wrapper) -> Any:

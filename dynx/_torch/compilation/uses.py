@@ -1,4 +1,4 @@
-"""Read what torch.compile returned, and under which settings a compiled function is called, even if nothing is compiled."""
+"""Read whether the result of torch.compile compiles, and the settings under which a compiled function is called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The result of one call of `torch._dynamo.optimize` by torch.compile: whether it compiles, and if not, why."""
+    """Whether the decorator that `torch._dynamo.optimize` returned to torch.compile compiles functions, and if not, why."""
 
     compiles: bool  # False for a decorator that does nothing
     why_not: str = ""  # "disable=True", "TORCHDYNAMO_DISABLE=1"
@@ -17,7 +17,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The settings under which a compiled function is called."""
+    """The settings under which a compiled function is called: stance, `config.disable`, and modes that prevent compiling."""
 
     stance: str
     is_disabled: bool  # `torch._dynamo.config.disable`
@@ -25,7 +25,7 @@ class Call:
 
 
 def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
-    """Return whether `eval_frame._optimize` returned a decorator that compiles; a `_NullDecorator` does not (2.11 to 2.15)."""
+    """Return as `Prepared` whether `eval_frame._optimize`'s `result` compiles: a `_NullDecorator` does not (2.11 to 2.15)."""
     if type(result).__name__ != "_NullDecorator":
         return Prepared(compiles=True)
     if kwargs.get("disable"):

@@ -9,15 +9,15 @@ from typing import Any
 
 
 def cells_of(compiled: Any) -> dict[str, CellType]:
-    """Return the closure cells of a function, by name, such as those of torch around compiled code; empty for anything else."""
+    """Return a function's closure cells by variable name, such as those of torch's wrapper of compiled code; else empty."""
     code = getattr(compiled, "__code__", None)
     return dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if isinstance(code, CodeType) else {}
 
 
 def before_forward(module: Any) -> str | None:
-    """Return why the arguments that a module's `forward` will get are unknown before the call; None if they are known.
+    """Return why dynx cannot know before a module's call which arguments its `forward` will get; None if it can.
 
-    Hooks may change the arguments, and running the hooks would have side effects.
+    Forward pre-hooks may change the arguments. dynx does not run them to find out, since they may have side effects.
     """
     from torch.nn.modules import module as torch_module
 
@@ -76,7 +76,7 @@ def optimized_module(module: Any, context: Any) -> Any:
 
 
 def compile_class(cls: Any, context: Callable[[Any], Any]) -> Any:
-    """Compile the `__call__` of a class in place, as torch.compile does when it decorates a class."""
+    """Compile the `__call__` of a class in place with `context`, as torch.compile does when it decorates a class."""
     from torch.nn import Module
 
     cls.__call__ = context(cls.__call__)
@@ -86,7 +86,7 @@ def compile_class(cls: Any, context: Callable[[Any], Any]) -> Any:
 
 
 def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
-    """Copy to `wrapper` the attributes by which torch recognizes `run`, the compiled form of `fn`, as compiled.
+    """Make torch treat `wrapper` as compiled: copy the attributes that torch.compile gave `run`, the compiled form of `fn`.
 
     When traced code calls the wrapper, Dynamo then traces `fn`, and tools find `fn` through the wrapper.
     """

@@ -59,7 +59,7 @@ def report_as_capturing(is_capturing: Callable[[], bool]) -> hooks.Wrapping:
 
 
 def profiler_flags() -> tuple[dict[str, Any], str]:
-    """Return a dict, and the key under which it has a flag that is true while a profiler of torch is on; each replay reads it.
+    """Return a dict and a key: the value under the key is true while torch's profiler is on. Each replay reads it this way.
 
     Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart.
     """
@@ -69,7 +69,7 @@ def profiler_flags() -> tuple[dict[str, Any], str]:
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:
-    """Return whether two `torch.Generator` objects wrap one C++ generator: torch passes operators new Python objects."""
+    """Return whether two `torch.Generator` objects wrap the same C++ generator, as torch may create a new Python object."""
     return bool(generator._cdata == other._cdata)
 
 
@@ -98,7 +98,7 @@ def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> N
 
 
 def clear_error_of_solver(device: Any) -> None:
-    """Call cuSOLVER after a failed capture, if the process has loaded it, and ignore the error that the capture left in it.
+    """Clear the error that a failed capture leaves in cuSOLVER: call cuSOLVER, if it is loaded, and ignore the error.
 
     Otherwise the next decomposition in the user's code would raise this error (seen with torch 2.11 and CUDA 13, also without
     dynx).

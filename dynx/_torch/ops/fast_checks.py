@@ -1,4 +1,4 @@
-"""Checks that take a fraction of a microsecond: the metadata of tensors, classes, settings of torch, and changes to dicts.
+"""Check in a fraction of a microsecond that tensor metadata, classes, torch's settings and dicts are unchanged.
 
 Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard`, and `RootGuardManager` with its `add_…_guard`, from which
 Dynamo builds its guards. The version of a dict changes with every change to it, also if only a value changes.
@@ -101,4 +101,4 @@ def attributes_of_class(kind: type) -> dict[str, Any]:
     for value in gc.get_referents(vars(kind)):
         if type(value) is dict:
             return value
-    raise TypeError(f"the attributes of {kind.__name__} are not in a dict")
+    raise TypeError(f"dynx cannot detect changes to class {kind.__name__}: its attributes are not in a dict")

@@ -17,7 +17,7 @@ from dynx._torch.ops.views import view_of_memory, with_bits
 
 
 def weak_tensor(tensor: Any) -> Any:
-    """Return a weak reference to a tensor; its `expired()` is true once the tensor itself, not its Python object, is freed."""
+    """Return a weak reference whose `expired()` is true once the C++ tensor is freed; autograd may keep it alive longer."""
     from torch._C import _WeakTensorRef  # type: ignore[attr-defined]
 
     return _WeakTensorRef(tensor)
@@ -34,7 +34,7 @@ def uses_of_memory(tensor: Any) -> int:
 
 
 def is_used(storage: Any) -> bool:
-    """Return whether anything besides the Python object `storage` uses a storage; True if torch has no `_storage_Use_Count`."""
+    """Return whether a tensor or another C++ object uses the storage; True if torch cannot count the uses."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     return count is None or int(count(storage._cdata)) > 1
 
@@ -47,7 +47,7 @@ class StorageGuard(NamedTuple):
 
 
 def storage_guard() -> StorageGuard | None:
-    """Return the `StorageGuard` of this build of torch, or None; not wrapped, since `count` is called in every replay."""
+    """Return torch's own functions that count references to a storage and forbid access to it; None in builds without CUDA."""
     forbid = getattr(torch._C, "_set_storage_data_ptr_access_error_msg", None)
     return None if forbid is None else StorageGuard(torch._C._storage_Use_Count, forbid)
 
@@ -68,9 +68,9 @@ class WeakMemory:
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Rebuild the tensor on its storage; None if the storage was freed and no other tensor has got its memory.
+        """Rebuild the tensor on its storage. If the storage was freed, return None, or a view of the memory's new owner.
 
-        If another tensor has got the memory, return a view of that tensor: a CUDA graph reads memory by its address.
+        The new owner is a tensor at the same address; it matters because a CUDA graph reads memory by its address.
         """
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))

@@ -34,9 +34,9 @@ def clear_workspaces() -> None:
 class Pool:
     """A memory pool for CUDA graphs that lives as long as this object; `what` names the owner of the memory in messages.
 
-    A pool that has only a `graph_pool_handle` cannot be used any more after its first graph is freed. Torch:
-    `torch.cuda.use_mem_pool` begins, ends and releases a pool in this order; `torch.cuda.MemPool` also lives as long as its
-    object, but empties caches when it is freed, and aborts if that happens during a capture (2.11).
+    A pool from `graph_pool_handle` alone cannot be used after its first graph is freed. `torch.cuda.MemPool` also lives as
+    long as its object, but it empties caches when it is freed, and aborts if that happens during a capture (2.11). The calls
+    below are made in the same order as in `torch.cuda.use_mem_pool`: begin, end, release.
     """
 
     def __init__(self, device: int, what: str) -> None:
@@ -72,7 +72,7 @@ _pools: WeakSet[Pool] = WeakSet()
 
 
 class PoolUse(NamedTuple):
-    """The memory of a pool, in bytes."""
+    """How many bytes a pool has reserved, and how many of them are allocated to tensors (used)."""
 
     pool: Pool
     reserved: int
@@ -80,7 +80,7 @@ class PoolUse(NamedTuple):
 
 
 def pool_uses() -> list[PoolUse]:
-    """Return the memory of each pool, sorted by device, owner and size, the largest first."""
+    """Return the memory of each pool, sorted by device and owner; the pools of an owner are sorted from large to small."""
     pools = {tuple(pool.handle): pool for pool in tuple(_pools)}
     if not pools:
         return []

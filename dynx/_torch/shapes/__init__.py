@@ -1,1 +1,1 @@
-"""Symbolic shapes: symbol names, what a `ShapeEnv` knows of each symbol, dynamic sizes in torch's profile (PGO), cache keys."""
+"""Access to torch's symbolic shapes: the symbols of a `ShapeEnv` and their names, the PGO profile of sizes, and cache keys."""

@@ -1,4 +1,4 @@
-"""Read the parts of a graph's key in torch's FX graph cache and AOTAutograd cache, as text and hashes.
+"""Read the values from which torch computes a graph's key in its FX graph cache and AOTAutograd cache, as text and hashes.
 
 Torch: `FxGraphCachePickler.dumps(details)`, whose bytes are hashed to the key, and the attributes of `FxGraphHashDetails` and
 `AOTAutogradCacheDetails`, alike in 2.11, 2.13 and 2.15 but for some attributes. Nothing is unpickled to read them.
@@ -51,7 +51,7 @@ class RawKey(NamedTuple):
 
 
 def watch_keys(note: Callable[[RawKey], None], report: hooks.OnError) -> Handle:
-    """Call `note` with each key that torch computes until the handle is removed; exceptions in it go to `report`."""
+    """Call `note` with each key of torch's FX graph or AOTAutograd cache until removed; exceptions in it go to `report`."""
     require("cache_key", "key_details", "tensor_metadata", "cache_directory", "fake_tensor")
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After | None:
@@ -90,7 +90,7 @@ def _read(pickler: Any, details: Any, serialized: bytes) -> RawKey:
 
 
 class _PartReader:
-    """A reader of the parts of one key; a value whose text differs between processes is pickled as torch does, and hashed."""
+    """A converter of the values in one cache key to text; a value whose repr varies between processes is shown as a hash."""
 
     def __init__(self, dumps: Callable[[Any], bytes]) -> None:
         self._dumps = dumps
@@ -200,7 +200,7 @@ def _setting_text(value: Any) -> str:
 
 
 def _live_config(module: str) -> dict[str, Any]:
-    """Return the settings of a configuration module that are part of a key; the key itself has them only as pickled bytes."""
+    """Return the settings of a configuration module, such as `torch._inductor.config`, that are part of cache keys."""
     from importlib import import_module
 
     config: Any = import_module(module)

@@ -19,7 +19,7 @@ from dynx.records.profile import portable_closure
 
 
 def stabilize() -> hooks.Wrapping | None:
-    """Make torch hash closures by their functions' code until the handle is removed; return None if torch hashes none."""
+    """Make torch's hash of a closure the same in every process until the handle is removed; None if torch has no such hash."""
     require("code_id")
     return hooks.wrap(hook_point("code_id"), _make) if hashes_closures() else None
 

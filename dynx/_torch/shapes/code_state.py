@@ -1,7 +1,7 @@
-"""Read and seed torch's profile of dynamic sizes (PGO) in memory, as plain data.
+"""Read torch's in-memory profile of dynamic sizes (PGO) as plain data, and add saved sizes to it.
 
-Torch: `torch._dynamo.pgo`, alike in 2.11, 2.13 and 2.15 except that `CodeId` has a `closure_hash` from 2.13 on. Its profile is
-a dict from `CodeId` to the sizes, strides and numbers of that function by source, empty again after `torch._dynamo.reset()`.
+Torch: `torch._dynamo.pgo`, alike in 2.11, 2.13 and 2.15 except that `CodeId` has a `closure_hash` from 2.13 on. The profile is
+a dict: for each function (`CodeId`), it has sizes, strides and numbers by source. `torch._dynamo.reset()` empties it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def plain(state: Any) -> dict[RawCodeId, dict[str, SourceProfile]]:
 
 
 def plain_sizes(entry: Any) -> SourceProfile:
-    """Convert a `FrameStateSizeEntry` to plain data."""
+    """Convert a `FrameStateSizeEntry`, what torch's profile has for one source, to plain data."""
     scalar = _atom(entry.scalar)
     if isinstance(scalar, int) and not -(2**63) <= scalar < 2**63:
         scalar = None  # torch has no symbol for such a number
@@ -75,7 +75,7 @@ def _atom(value: Any) -> Atom:
         return None
     if kind == "InferStride" and type(value.dim) is int:
         return f"size({value.dim})*stride({value.dim})"
-    raise ValueError(f"{value!r} is not a size, stride or number")
+    raise ValueError(f"the profile contains {value!r}, which is not a size, stride or number")
 
 
 def seed_state(state: Callable[[], RawState]) -> Wrapping:

@@ -1,4 +1,4 @@
-"""Sizes and numbers that are dynamic from the first compilation on, because a PGO profile of an earlier process says so.
+"""Find sizes and numbers that are dynamic from the first compilation on, because of a PGO profile of an earlier process.
 
 Torch: `pgo.update_automatic_dynamic(tx, name, entry)` and `pgo._INIT_CODE_STATE`, the profile that torch loaded itself.
 """
@@ -25,7 +25,7 @@ Sizes = Mapping[CodeKey, Mapping[str, SourceProfile]]
 
 
 class Begun(NamedTuple):
-    """A profile that this process starts with: its name, and its sizes by the `CodeKey` that a function has in this process."""
+    """A PGO profile that this process started with: its name, and the sizes of each function, by `CodeKey` and source."""
 
     name: str
     sizes: Sizes
@@ -33,7 +33,7 @@ class Begun(NamedTuple):
 
 
 class RawKnown(NamedTuple):
-    """A size or number that is dynamic in a profile; `values` are two different values that it had in the run named `run`."""
+    """A size or number that is dynamic in a PGO profile, with two values that it had; `run` names the run, or both runs."""
 
     source: str
     dim: int | None
@@ -46,7 +46,7 @@ begun: list[Begun] = []  # the profiles that dynx applied
 
 
 def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
-    """Return the dimensions of a source that are dynamic because of a profile.
+    """Return the dimensions of a source that are dynamic because of a PGO profile.
 
     `result` is what torch's `update_automatic_dynamic` returned for the source.
     """
@@ -64,9 +64,9 @@ def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
 
 
 def other_closure(tx: Any) -> str | None:
-    """Return the name of a profile that has dynamic sizes for this function, but with another closure; None if there is none.
+    """Return the name of a PGO profile that is not used for the traced function because the hash of its closure differs.
 
-    None also if any profile has the function with its present closure.
+    Return None if no profile has dynamic sizes for this function, or if one has them for its present closure.
     """
     key = key_of(tx) if (profiles := _profiles()) and hashes_closures() else None
     if key is None or key.closure is None or any(key in one.sizes for one in profiles):
@@ -84,7 +84,7 @@ def code_key(code: RawCodeId) -> CodeKey:
 
 
 def profile_names() -> tuple[str, ...]:
-    """Return the names of the profiles that this process started with, including empty profiles."""
+    """Return the names of the PGO profiles that this process started with, including empty profiles."""
     import torch
 
     of_torch = () if torch.compiler.config.job_id is None else (TORCHS_PROFILE,)
@@ -92,7 +92,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def _profiles() -> list[Begun]:
-    """Return the profiles that this process started with, those of dynx first."""
+    """Return the PGO profiles that this process started with: first those that dynx applied, then torch's own."""
     from torch._dynamo import pgo
 
     if not pgo._INIT_CODE_STATE:
@@ -125,6 +125,6 @@ def _known(profile: Begun, sizes: SourceProfile, source: str, dim: int | None) -
 
 
 def _pairs(values: tuple[Seen, ...]) -> Iterator[tuple[Seen, Seen]]:
-    """Yield pairs of different values, first the pairs whose values are from the same run."""
+    """Yield all pairs of different values; pairs of values that were seen in the same run come first."""
     different = [(one, other) for one in values for other in values if one.value != other.value]
     yield from sorted(different, key=lambda pair: (pair[0].run != pair[1].run, pair[0].run, pair[0].compile_id))

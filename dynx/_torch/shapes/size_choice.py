@@ -1,7 +1,7 @@
 """Choose, for each trace of a function, which sizes and numbers are dynamic, instead of what torch has learned so far.
 
-Torch: `pgo.update_automatic_dynamic(tx, name, entry)` returns what torch knows of one source, from which `VariableBuilder`
-decides; `OutputGraph.root_tx` and `local_scope`.
+Torch: `OutputGraph.root_tx` and `local_scope`; `pgo.update_automatic_dynamic(tx, name, entry)`, which returns what torch has
+learned about one source: `VariableBuilder` then decides whether its sizes are dynamic.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _Sizes = Mapping[str, list[GraphSize]]  # by source
 
 
 def choose_sizes(choose: Callable[[Traced], Graph | None]) -> Wrapping:
-    """Trace functions with the dynamic sizes that `choose(traced)` returns, until the handle is removed.
+    """Let `choose(traced)` decide, for each trace, which sizes are dynamic, until the handle is removed.
 
-    If `choose` returns None, torch chooses. What torch itself records about sizes does not change. `mark_dynamic` and
+    If `choose` returns None, torch decides. What torch itself records about sizes does not change. `mark_dynamic` and
     `mark_static` in the program take precedence, as they do in torch. With compiler collectives, where torch makes all ranks
-    choose the same sizes, nothing is changed.
+    choose the same sizes, `choose` is not called.
     """
     require("dynamic_update", "profile_entry", "profile_dynamic")
 
@@ -65,7 +65,7 @@ def _by_source(graph: Graph | None) -> _Sizes:
 
 
 def _with_sizes(known: Any, entry: Any, sizes: list[GraphSize]) -> Any:
-    """Return a copy of torch's record of a source, `known`, with the chosen sizes; `known` itself if these do not fit."""
+    """Return a copy of torch's record of a source (`known`) with the chosen `sizes`, or `known` if these do not fit `entry`."""
     from torch._dynamo import pgo
 
     chosen = copy.copy(known)

@@ -1,7 +1,7 @@
-"""Observe sizes and numbers while torch decides which of them are dynamic, and the symbols of each compiled graph.
+"""Observe which sizes and numbers torch makes dynamic, and which symbols each compiled graph has.
 
-Torch: `pgo.update_automatic_dynamic(tx, name, entry)` for each value, and after `OutputGraph.call_user_compiler` the
-`ShapeEnv`.
+Torch: `pgo.update_automatic_dynamic(tx, name, entry)`, called for each value; and the `ShapeEnv` after
+`OutputGraph.call_user_compiler`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dynx.records.profile import SourceProfile
 
 
 class RawUpdate(NamedTuple):
-    """The values of one source in one compilation, and which of them torch now treats as dynamic."""
+    """The sizes and strides (or number) of one source in one tracing attempt, and which of them torch makes dynamic."""
 
     code: RawCodeId
     source: str
@@ -42,7 +42,7 @@ class RawGraph(NamedTuple):
 
 
 class SizeListener(Handle):
-    """A handle that passes `RawUpdate`s to `note` and `RawGraph`s to `note_graph` until removed; exceptions go to `report`."""
+    """A handle that calls `note` for each value that may be dynamic, and `note_graph` for each graph; `report` gets errors."""
 
     def __init__(
         self,

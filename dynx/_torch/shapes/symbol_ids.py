@@ -48,5 +48,5 @@ def replace_ids(allocate: Allocate) -> Wrapping:
 
 
 def allocated_sources(shape_env: Any) -> Mapping[str, bool]:
-    """Return the sources whose symbols dynx numbered, with True if the number from the source's hash was already in use."""
+    """Return the sources whose symbols dynx numbered; the value is True if the number that the source hashes to was taken."""
     return dict(_allocated.get(shape_env, {}))

@@ -1,1 +1,1 @@
-"""What traced code mutates, and whether Dynamo writes bytecode that repeats each mutation (`SideEffects`)."""
+"""Record what traced code mutates, and whether Dynamo generates bytecode that repeats each mutation (`SideEffects`)."""

@@ -56,7 +56,7 @@ class BoundedDeque:
             self.held = [_unknown() for _ in range(min(len(held) + added, self.maxlen))]
 
     def read(self, method: str) -> None:
-        """Set `is_misread` if a method's result would differ in eager mode; called before methods whose result is used."""
+        """Set `is_misread` if `method`, which is about to be called, would return another result, or raise, in eager mode."""
         tracked, held = self._tracked, self.held
         if method in _ENDS:
             end = _ENDS[method]
@@ -71,8 +71,8 @@ class BoundedDeque:
     def is_left_by(self, tokens: Sequence[Token]) -> bool:
         """Return whether eager mode would leave the same items in the deque as Dynamo's bytecode.
 
-        `tokens` are the keys of the items that the bytecode stores. False also if traced code used a result, of `pop` for
-        example, that would differ in eager mode.
+        `tokens` are the keys of the items that the bytecode stores. The result is also False if traced code used the result of
+        a method such as `pop` that would return something else in eager mode.
         """
         return not self.is_misread and self._last(list(tokens)) == self.held
 
@@ -81,7 +81,7 @@ class BoundedDeque:
 
 
 def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Token] | None:
-    """Return the items held in eager mode, rotated as the tracked ones; None if these were not rotated, or none is held."""
+    """Return `held` rotated as `old` was rotated to become `new`; None if `new` is no rotation of `old`, or `held` is empty."""
     steps = next((steps for steps in range(1, len(old)) if new == [*old[-steps:], *old[:-steps]]), None)
     if steps is None or not held:
         return None
@@ -90,9 +90,9 @@ def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Toke
 
 
 def _assigned(old: list[Token], new: list[Token], held: list[Token]) -> list[Token]:
-    """Return the items held in eager mode after assignments, with an unknown item at each index that may have been assigned.
+    """Return `held` after assignments that changed `old` to `new`, with an unknown item at each index that may have changed.
 
-    Traced code may count an index from either end, which are different items if fewer are held than tracked.
+    Traced code may count an index from either end. If `held` is shorter than `old`, the two ways reach different items.
     """
     changed = [index for index in range(len(old)) if old[index] != new[index]]
     either = {*changed, *(index - len(old) + len(held) for index in changed)}

@@ -1,4 +1,4 @@
-"""Copy and compare the contents of containers as Dynamo tracks them: `VariableTracker`s in a list, dict, set or iterator."""
+"""Copy and compare the `VariableTracker`s that Dynamo tracks as the contents of a list, dict, set or iterator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Contents(NamedTuple):
     entries: tuple[Any, ...]  # of a mapping: keys and values in turn
 
     def tokens(self) -> list[Token]:
-        """Return a key for each entry; two `VariableTracker`s of the same value have equal keys."""
+        """Return a comparison key for each element of `entries`; two `VariableTracker`s of the same value have equal keys."""
         return [*map(_token, self.entries)]
 
 
@@ -65,7 +65,7 @@ def size_of(variable: Any) -> int:
 
 
 def is_same(before: Contents, after: Contents) -> bool:
-    """Return whether two recorded contents of a container are the same, for sets in any order; runs no code of the user."""
+    """Return whether two recorded contents are equal, ignoring the order of sets; never calls the `__eq__` of user classes."""
     if len(before.entries) != len(after.entries):
         return False
     if all(map(is_, before.entries, after.entries)):
@@ -93,7 +93,7 @@ def _token(entry: Any) -> Token:
 
 
 def is_update(before: Contents, after: Contents) -> bool:
-    """Return whether a dict or set that held `before` holds exactly `after` when updated with it; True for other containers."""
+    """Return whether `before.update(after)` would leave exactly `after`, for a dict or set; True for other containers."""
     if after.kind not in ("mapping", "set"):
         return True
     old, new = (contents.tokens()[:: 1 + (contents.kind == "mapping")] for contents in (before, after))

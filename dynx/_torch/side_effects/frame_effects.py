@@ -1,4 +1,4 @@
-"""Compare what traced code mutated with the bytecode that Dynamo generated for it, when a graph ends."""
+"""When a graph ends, compare the mutations in traced code with the bytecode that Dynamo generated to repeat them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RawFrameEffects(NamedTuple):
 
 
 def frame_effects(output: Any, log: EffectLog) -> RawFrameEffects | None:
-    """Return the side effects in the graph that Dynamo has just finished tracing; None if there are none."""
+    """Return the side effects of the code that Dynamo has just traced into one graph, from `log`; None if there are none."""
     import torch._dynamo.config as config
 
     effects = tuple(_effects(output, log))
@@ -114,7 +114,7 @@ def _contents_effect(output: Any, log: EffectLog, tracked: Tracked, real: Any) -
 
 
 def _mutations(log: EffectLog, variable: Any, name: str | None) -> tuple[list[Mutation], StackParts | None, int]:
-    """Return the mutations of a variable's contents or of its attribute, the stack of the last, and the order of the first."""
+    """Return the mutations of attribute `name` (the contents if None), the last one's stack, and the first one's log index."""
     numbered = [(i, found) for i, found in enumerate(log.mutations) if found.variable is variable and found.name == name]
     if not numbered:
         return [], None, len(log.mutations)
@@ -132,14 +132,14 @@ def _after(output: Any, tracked: Tracked) -> str:
 
 
 def _is_of_optimizer(source: Any) -> bool:
-    """Return whether a source is part of an optimizer: Dynamo itself mutates optimizers, as to set `capturable=True`."""
+    """Return whether a source is part of an optimizer; Dynamo itself mutates optimizers, for example sets `capturable=True`."""
     while source is not None and not is_kind(source, "OptimizerSource"):
         source = stored(source, "base")
     return source is not None
 
 
 def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
-    """Yield an effect with `emitted=False` for a container with items that traced code created and bytecode leaves empty."""
+    """Yield an effect with `emitted=False` if traced code filled a new container and the bytecode leaves it empty."""
     contents = contents_of(variable)
     if contents is None or not contents.entries or not is_kind(variable, "UserDefinedObjectVariable"):
         return
@@ -153,7 +153,7 @@ def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
 
 
 def _is_written(log: EffectLog, containers: tuple[Any, ...]) -> bool:
-    """Return whether the bytecode builds the contents of a container. Torch: `PyCodegen` with `allow_cache=False`."""
+    """Return whether the bytecode builds a container's contents, not only loads it. Torch: `PyCodegen`, `allow_cache=False`."""
     return any(not is_cached and any(value is container for container in containers) for value, is_cached in log.written)
 
 
@@ -193,7 +193,7 @@ def before_of(output: Any, variable: Any, name: str, real: Any) -> str:
 
 
 def name_of(variable: Any, name: str | None) -> tuple[str, str]:
-    """Return the source and the kind of a mutation, such as `("L['self'].step", "attribute")`."""
+    """Return source and kind of a mutation of attribute `name` (the contents if None): `("L['self'].step", "attribute")`."""
     source = "?" if variable.source is None else guard_source(variable.source)
     if name is None:
         return source, "position" if is_iterator(variable) else "items"

@@ -1,4 +1,4 @@
-"""`EffectLog`: what Dynamo tracks, mutates and generates bytecode for in one tracing attempt, in the order of the program."""
+"""Record the mutations that Dynamo traces in one tracing attempt, and the bytecode that it generates to repeat them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Tracked:
         self.bounded = BoundedDeque(maxlen, before.tokens()) if maxlen is not None else None
 
     def follow(self) -> None:
-        """Update `bounded` of a deque with `maxlen` after the items that Dynamo tracks in it may have changed."""
+        """Update `bounded`, the items that a deque with `maxlen` has in eager mode, from the items that Dynamo tracks now."""
         contents = contents_of(self.variable) if self.bounded is not None else None
         if contents is not None:
             self.bounded.follow(contents.tokens())  # type: ignore[union-attr]
 
     def is_unchanged(self, after: Contents) -> bool:
-        """Return whether eager mode would leave the contents unchanged; `after` are those that Dynamo tracks at the end."""
+        """Return whether eager mode would leave the container unchanged; `after` is what Dynamo tracks when the graph ends."""
         is_held = self.bounded is None or (self.bounded.held == self.before.tokens() and not self.bounded.is_misread)
         return is_held and is_same(self.before, after)
 
@@ -58,7 +58,7 @@ class Tracked:
 
 
 class EffectLog:
-    """The containers that Dynamo tracks in one tracing attempt, the mutations, and the bytecode that repeats them."""
+    """The record of one tracing attempt: the containers that Dynamo tracks, all mutations, the bytecode that repeats them."""
 
     __slots__ = ("_by_id", "created", "depth", "frames", "mutations", "tracked", "written")
 
@@ -72,7 +72,7 @@ class EffectLog:
         self._by_id: dict[int, Tracked] = {}  # by id() of the variable, and of the variable that holds its items
 
     def track(self, real: Any, variable: Any) -> None:
-        """Record the contents of a container that Dynamo begins to track."""
+        """Record the contents of the container `real`, which Dynamo begins to track as `variable`."""
         before = contents_of(variable)
         if before is None or id(variable) in self.tracked:
             return
@@ -80,7 +80,10 @@ class EffectLog:
         self.tracked[id(variable)] = self._by_id[id(variable)] = self._by_id[id(tracked.container)] = tracked
 
     def mutate(self, variable: Any, name: str | None) -> None:
-        """Record a mutation that Dynamo notes, with the line being traced; ignore containers that traced code creates."""
+        """Record a mutation noted by Dynamo, of the attribute `name` or (None) of the contents, with the line being traced.
+
+        Mutations of containers that the traced code creates are no side effects, and are left out.
+        """
         tracked = self._by_id.get(id(variable)) if name is None else None
         if tracked is None and name is None and is_kind(variable.mutation_type, "ValueMutationNew"):
             return
@@ -90,10 +93,10 @@ class EffectLog:
         self.mutations.append(Mutation(variable, name, stack_parts()))
 
     def call(self, container: Any, method: str, *, is_used: bool) -> Callable[[], None] | None:
-        """Prepare for a call of a method of a list or deque, and return a function to call when the method has ended.
+        """Observe a call of a list's or deque's method; the caller must call the returned function when the method has ended.
 
-        That function records a mutation that Dynamo did not note. Returns None if the container is not tracked. `is_used` is
-        whether traced code uses what the method returns.
+        The returned function records a mutation that Dynamo did not note. For a container that Dynamo does not track, None is
+        returned. `is_used` is whether traced code uses what the method returns.
         """
         tracked = self._by_id.get(id(container))
         if tracked is None:
@@ -112,7 +115,7 @@ class EffectLog:
 
 
 def log_of(output: Any) -> EffectLog:
-    """Return the log of the tracing attempt that has this `OutputGraph`; create it if the attempt has none."""
+    """Return the `EffectLog` of the tracing attempt that this `OutputGraph` belongs to; create it at the first call."""
     log = getattr(output, _ATTRIBUTE, None)
     if log is None:
         log = EffectLog()

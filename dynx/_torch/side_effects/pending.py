@@ -48,6 +48,6 @@ def _has_new_items(side_effects: Any, variable: Any) -> bool:
 
 
 def _stack(side_effects: Any, variable: Any) -> StackParts | None:
-    """Return the stack of a variable's last mutation; torch keeps none if `side_effect_replay_policy` is "silent"."""
+    """Return the user's stack at a variable's last mutation; torch stores none if `side_effect_replay_policy` is "silent"."""
     stacks = side_effects.mutation_user_stacks.get(variable)
     return (tuple(stacks[-1]), None) if stacks else None

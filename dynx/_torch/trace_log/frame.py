@@ -27,7 +27,7 @@ _IN_PLACE = 13  # the lowest argument of BINARY_OP that stands for an in-place o
 
 
 class RecordedFrame:
-    """The state of a symbolic frame at its latest row in the trail; stored on its InstructionTranslator and freed with it."""
+    """The state of a symbolic frame when its latest row was recorded; stored on its InstructionTranslator and freed with it."""
 
     __slots__ = (
         *("bindings", "caller", "is_root", "location", "locations", "number", "progress", "row", "stack", "texts"),
@@ -57,17 +57,17 @@ class RecordedFrame:
         self._cells: set[str] = set()
 
     def changed_level(self) -> int:
-        """Return the lowest level (see `value_text`) whose texts may have changed since the last call; FIXED for none."""
+        """Return the lowest level (see `value_text`) whose texts may have changed since the last call, or FIXED for none."""
         level = changed_level(self._changes, self.texts.changes)
         if level != FIXED:
             self._changes = self.texts.changes.copy()
         return level
 
     def has_only_read(self, last: Any) -> bool:
-        """Return whether the last instruction mutated no Python value whose text may change.
+        """Return whether the last instruction itself mutated no Python value, judged by its opcode and the function it called.
 
-        The function that the instruction called is read from the recorded stack. Mutations of tensors do not count: they are
-        found in the graph. Mutations by an inlined function are found in the rows that the trail has of its frame.
+        Two kinds of mutations do not count: mutations of tensors appear in the graph, and mutations by an inlined function
+        appear in the rows that the trail has of that function.
         """
         if last.opname == "BINARY_OP":
             return last.arg < _IN_PLACE
@@ -76,7 +76,7 @@ class RecordedFrame:
         return _only_reads(self._callee(last))
 
     def has_only_traced(self, last: Any) -> bool:
-        """Return whether the last instruction only read values, or called a user function, whose mutations are in its rows."""
+        """Return whether the last instruction only read values, or called a user function, which Dynamo traces itself."""
         return is_kind(self._callee(last), "BaseUserFunctionVariable") or self.has_only_read(last)
 
     def _callee(self, last: Any) -> Any:
@@ -95,7 +95,7 @@ class RecordedFrame:
         return self.stack[end - 1][0] if type(first).__name__ == "NullVariable" else first
 
     def update_after_move(self, tx: Any, last: Any) -> None:
-        """Update the recorded stack after an instruction that only moved values to, from or on it, such as `LOAD_FAST`."""
+        """Update the recorded stack after an instruction that only pushed, popped or reordered values, such as `LOAD_FAST`."""
         name, stack = last.opname, self.stack
         if name == "LOAD_FAST":
             value, text = tx.stack[-1], self._shown.get(last.argval)
@@ -154,9 +154,9 @@ class RecordedFrame:
             top = len(below) - 1
 
     def read_stack(self, tx: Any, level: int) -> None:
-        """Record the values on the frame's stack whose text may have changed, and those that were pushed.
+        """Record the values on the frame's stack that were pushed, and those whose text may have changed.
 
-        Only texts of `level` (see `value_text`) and of higher levels, which may have changed, are rendered again.
+        The texts that may have changed are those of `level` (see `value_text`) and of higher levels.
         """
         recorded, text_of = self.stack, self.texts.of
         same = 0
@@ -186,7 +186,7 @@ class RecordedFrame:
         self.bindings = bindings
 
     def read_built(self, tx: Any, depth: int) -> None:
-        """Record the stack after an item was added to the container at `depth` from the top, which nothing else references."""
+        """Record the stack after an item was added to the container `tx.stack[-depth]`, which no other value references."""
         end = len(tx.stack) - depth
         self.texts.forget(tx.stack[end])
         del self.stack[end:]
@@ -205,7 +205,7 @@ class RecordedFrame:
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Render again the locals whose texts have at least this level; no local must have been assigned since the last row."""
+        """Render texts of locals of this level or higher again; call it only if none was assigned since the last row."""
         if level != OPEN:  # an instruction that only read values has assigned no closure variable
             for name in self._cells:
                 self._read_local(tx, name, tx.symbolic_locals[name])

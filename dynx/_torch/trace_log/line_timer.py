@@ -38,7 +38,7 @@ class RawNode:
     node: Callable[[], Any]  # a weak reference
 
     def is_in_final_graph(self) -> bool:
-        """Update `name`, and return False if Dynamo has removed the node from its graph; True if the node was freed."""
+        """Return False if Dynamo has removed the node from its graph, else True, also if the node was freed; update `name`."""
         if (node := self.node()) is None:
             return True
         self.name = str(node.name)
@@ -75,7 +75,7 @@ class RawAttempt:
 
 @dataclass(slots=True)
 class _Progress:
-    """A tracing attempt, and for each of its graphs the newest node so far."""
+    """A tracing attempt, and for each of its graphs the newest node that is credited to a line."""
 
     attempt: RawAttempt
     newest: dict[Any, Any] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class TracingClock(Handle):
         return step
 
     def _enter(self, state: _State, tx: Any) -> tuple[Any, ...]:
-        """Begin to measure a step, and return the state of the enclosing step, which `_leave` restores."""
+        """Start to measure a step of Dynamo; return the measurements of the enclosing step so far, which `_leave` restores."""
         output = tx.output
         if output is not state.output():
             self._begin(state, tx)
@@ -184,7 +184,7 @@ class TracingClock(Handle):
             state.newest = None  # nothing of torch is kept alive
 
     def _take_nodes(self, state: _State, tx: Any) -> None:
-        """Credit to the current line of `tx` the nodes that were added to the graph since this method was last called.
+        """Add the nodes that the graph got since the last call of this method to the measurements of the current line of `tx`.
 
         Torch: nodes are a linked list whose root follows the last node; placeholders are inserted before the other nodes.
         """

@@ -39,7 +39,7 @@ _EFFECTS: Mapping[str, str] = {
 
 
 class Recorder:
-    """A recorder of the tracer's state, which adds a row to `trail` for each instruction that Dynamo traces."""
+    """A recorder of the tracer's state; `add_row` adds a row to the log `trail` for an instruction that Dynamo traces."""
 
     def __init__(self) -> None:
         self.trail = Trail()
@@ -56,9 +56,9 @@ class Recorder:
         self.under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
-        """Return the number of the latest row that the trail has of a symbolic frame; if there is none yet, add one.
+        """Return the number of a symbolic frame's latest row in the trail; if none, add one for its current instruction.
 
-        The new row is for the frame's current instruction, which inlines a call; with `calls=False` for its next instruction.
+        The current instruction is a call that Dynamo inlines; with `calls=False`, the row is for the next instruction instead.
         """
         if tx is None:
             return NOTHING
@@ -70,8 +70,8 @@ class Recorder:
     def add_row(self, tx: Any, caller: int | None = None, pointer: int | None = None) -> int:
         """Record a row with the state of a symbolic frame before an instruction, and return the row's number.
 
-        Called for each instruction, so it calls few functions. `caller` is the row of the instruction that inlines the frame,
-        by default the latest row of the innermost traced frame; `pointer` the index of the instruction, by default of the next.
+        Called for each instruction, so it must be fast. `caller` is the row of the instruction that inlines the frame (None:
+        the latest row of the innermost traced frame); `pointer` is the index of the instruction (None: the next one).
         """
         frame, number, last = getattr(tx, self._mark, None), self._rows, tx.current_instruction
         effect = _EFFECTS.get(last.opname)
@@ -116,7 +116,7 @@ class Recorder:
         return number
 
     def _update(self, tx: Any, frame: RecordedFrame, effect: str | None) -> None:
-        """Record what the last instruction may have changed; `effect` is a value of `_EFFECTS`, None for possibly anything."""
+        """Record the values that the last instruction may have changed: `effect` is its kind, or None for unknown effects."""
         frame.progress.update(tx, self._rows)
         texts = frame.texts
         if effect != "read" or frame.progress.has_exception:

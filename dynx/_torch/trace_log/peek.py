@@ -126,7 +126,7 @@ class Held:
 
 
 class Names(Mapping[str, Any]):
-    """The locals and globals of a traced frame, and `type`, by name; read on access, with containers copied."""
+    """The names that an expression can use: the locals and globals of a traced frame (containers are copied), and `type`."""
 
     def __init__(self, tx: Any, variables: Mapping[str, Any]) -> None:
         self._tx, self._variables = tx, variables
@@ -153,7 +153,7 @@ def evaluate(tx: Any, variables: Mapping[str, Any], expression: Any) -> Any:
 
 
 def peek(tx: Any, variable: Any) -> Any:
-    """Convert a symbolic variable to its Python value, to the metadata of a tensor, or to Unknown; also inside containers."""
+    """Return the Python value of a symbolic variable, the metadata of a tensor, or Unknown; convert items of containers too."""
     variable = settled(variable)
     if is_lazy(variable):
         return held(tx, untouched_value(variable))
@@ -176,7 +176,7 @@ def peek(tx: Any, variable: Any) -> Any:
 
 
 def held(tx: Any, value: Any) -> Any:
-    """Return a copy of a container, a view of an object, or any other value itself, to protect the program from mutations."""
+    """Protect a value of the program from mutations: return a copy of a container, a view of an object, else the value."""
     if is_tensor(value):
         return TensorFacts(show_value(value), value)
     cls = type(value)
@@ -194,14 +194,14 @@ def _class_of(value: Any) -> Any:
 
 
 def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
-    """Return the attributes that traced code has set on an object. Torch: `SideEffects` finds the object's variable by id()."""
+    """Return the attributes that traced code has set on the object `real`, which torch sets only after the graph has run."""
     side_effects = tx.output.side_effects
     variable = side_effects.id_to_variable.get(id(real))
     return side_effects.store_attr_mutations.get(variable, {})
 
 
 def _number(number: Any) -> Any:
-    """Return the value of a symbolic number in this call. Torch: `SymNode._hint`; the property `hint` may compute one."""
+    """Return the value of a symbolic number in this call. It is read from `SymNode._hint`: `SymNode.hint` may compute it."""
     node = getattr(number, "node", None)
     if node is None:
         return number

@@ -1,4 +1,4 @@
-"""Record a tracing attempt's graph nodes and guards so far, and the exception that traced code raises or handles, in a `Trail`.
+"""Record in a `Trail` how far a tracing attempt is: its graph nodes and guards, and the exception that is raised or handled.
 
 Torch: `exn_vt_stack` of `InstructionTranslatorBase`, which the frames of an attempt share, `graph` and `guards` of
 `OutputGraph`.
@@ -56,9 +56,9 @@ class AttemptProgress:
         self._newest: tuple[int, int, int, int] | None = None  # the progress of `number`
 
     def is_unchanged_by_reading(self, tx: Any) -> bool:
-        """Return whether the last instruction, which only read values, added no node or guard, and there is no exception.
+        """Return whether there is nothing new to record: no new node or guard, and no exception.
 
-        Faster than `update`, since such an instruction does not change which graph is current.
+        Faster than `update`, but call it only after an instruction that read values: they do not change the current graph.
         """
         return (
             self._graph._len == self._nodes
@@ -150,7 +150,7 @@ class AttemptProgress:
         return may_change_text
 
     def _read_guards(self, guards: Any, requested_by: int) -> None:
-        """Record the guards that were added since this method was last called. Torch: they are an `OrderedSet`."""
+        """Record the guards that were added since the last call; `requested_by` is the row of the requesting instruction."""
         text, recorded = self._trail.text, self.attempt.guards
         self._guards, self._requested = guards, len(guards)
         new = [*islice(reversed(guards), max(len(guards) - len(recorded) // 3, 0))]

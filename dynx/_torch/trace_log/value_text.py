@@ -1,4 +1,4 @@
-"""Cache the texts of symbolic variables until they may change.
+"""Render Dynamo's symbolic variables as text for the user, and cache each text until it may change.
 
 A text changes when the traced code mutates the value, or when torch realizes it, or a variable in it, for the first time. The
 level of a text says what may change it: FIXED nothing; TENSOR an operation on a tensor; ITEMS also a mutation of a Python
@@ -37,9 +37,9 @@ FIXED, TENSOR, ITEMS, OPEN = range(4)
 
 
 def changed_level(before: list[int], now: list[int]) -> int:
-    """Return the lowest level whose texts may have changed between two states of `ValueTexts.changes`; FIXED if none may have.
+    """Compare two copies of the counters `ValueTexts.changes`; return the lowest level at which texts may have changed.
 
-    The level of a text says what may change it; texts of higher levels can be changed by more.
+    The level of a text says what may change it. Return FIXED if no text may have changed between the two copies.
     """
     if before == now:
         return FIXED
@@ -52,9 +52,9 @@ Reader = Callable[["ValueTexts", Any, Any, int], Text]
 
 
 class ValueTexts:
-    """The texts that show symbolic variables, cached during one tracing attempt.
+    """A cache, for one tracing attempt, of the texts that show symbolic variables to the user.
 
-    The trail, the log of the attempt, stores each text once, under a number; a `Text` is this number with the text's level.
+    The trail, a log of the trace, stores each text once, under a number; a `Text` is this number with the text's level.
     """
 
     __slots__ = (
@@ -75,9 +75,9 @@ class ValueTexts:
         self._unrealized: dict[int, tuple[Any, Text]] = {}
 
     def of(self, tx: Any, value: Any, depth: int = 2) -> Text:
-        """Return the number of a variable's text in the trail, and the text's level, which says what may change the text.
+        """Return the text of the variable `value` as a pair: its number in the trail, and a level that says what may change it.
 
-        Containers are shown `depth` levels deep.
+        Containers are shown `depth` levels deep. `tx` is the InstructionTranslator that traces the code.
         """
         return READERS[type(value)](self, tx, value, depth)
 
@@ -189,7 +189,7 @@ class ValueTexts:
         return text
 
     def _is_unchanged(self, tx: Any, cached: _Container) -> bool:
-        """Return whether a container has the same members as before, with the same texts."""
+        """Return whether the cached text of a container is valid: its members and their texts are the same as before."""
         level = changed_level(cached.checked, self.changes)
         if level != OPEN:
             contents = _contents_of(tx, cached.variable)
@@ -205,7 +205,7 @@ class ValueTexts:
 
 @dataclass(slots=True)
 class _Object:
-    """The cached text of a tensor or an object, and what shows whether it is still valid."""
+    """The cached text of a tensor or an object, and the state against which it is checked before it is used again."""
 
     variable: Any
     text: Text
@@ -215,7 +215,7 @@ class _Object:
 
 @dataclass(slots=True)
 class _Container:
-    """The cached text of a container, and the members that it shows, whose change makes it invalid."""
+    """The cached text of a container, and the members that it shows: if one of them changes, the text is invalid."""
 
     variable: Any
     text: Text
@@ -226,7 +226,7 @@ class _Container:
 
 
 def _facts_of(variable: Any) -> tuple[Any, ...] | None:
-    """Return the shape, dtype and requires_grad of a tensor; None if it has symbolic sizes: to compare them adds guards."""
+    """Return the shape, dtype and requires_grad of a tensor; None if it has symbolic sizes, as comparing them adds guards."""
     example: Any = example_of(variable)
     if not is_tensor(example) or example._has_symbolic_sizes_strides:
         return None

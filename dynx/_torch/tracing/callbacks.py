@@ -63,7 +63,7 @@ class Conversion:
         return real
 
     def value(self, variable: Any) -> Any:
-        """Return a variable's Python value if it is known and traced code has not mutated it; else what `_contents` returns."""
+        """Return a variable's Python value if known and unmutated by traced code; else a read-only copy or a stand-in."""
         variable = settled(variable)
         if is_lazy(variable):
             value = untouched_value(variable)
@@ -79,7 +79,7 @@ class Conversion:
         return self._contents(variable)
 
     def _contents(self, variable: Any) -> Any:
-        """Return a read-only copy of a list, tuple or dict at this point of the trace; else what `stand_in` returns."""
+        """Return a read-only copy of a list, tuple or dict at this point of the trace; for anything else, a stand-in value."""
         items = items_of(variable)
         kind = _python_type(variable)
         if isinstance(items, list) and kind in (list, tuple):
@@ -107,7 +107,7 @@ class Conversion:
         return False
 
     def guard_what_was_read(self) -> None:
-        """Add guards on all values that callbacks have read without one, since the compiled code depends on them."""
+        """Add guards on all values that were converted without a guard, since the compiled code now depends on them."""
         from torch._dynamo.variables.lazy import LazyVariableTracker
 
         for variable in self.unguarded:
@@ -116,7 +116,7 @@ class Conversion:
         self.unguarded.clear()
 
     def assigned(self) -> tuple[str, ...]:
-        """Return the names of closure variables to which a callback has assigned, which has no effect on the traced code."""
+        """Return the names of closure variables that a converted function has assigned; traced code does not see the values."""
         return tuple(name for name, cell, initial in self.cells if _content(cell) is not initial)
 
     def _real(self, variable: Any) -> Any:
@@ -169,7 +169,7 @@ class Conversion:
 
 
 def _specialize(variable: Any) -> None:
-    """Guard on the values of symbolic numbers in a variable and its items, since a callback has read them."""
+    """Guard on the values of all symbolic numbers in a variable and, if it is a container, in its items."""
     variable = settled(variable)
     if is_kind(variable, "SymNodeVariable"):
         variable.evaluate_expr()

@@ -36,7 +36,7 @@ def constant(value: Any) -> Any:
 
 
 def sequence(kind: type, items: list[Any]) -> Any:
-    """Return the `VariableTracker` of a list or tuple whose items are symbolic variables."""
+    """Return the `VariableTracker` of a list or tuple (`kind`) with these items, which are symbolic variables."""
     return TupleVariable(items) if kind is tuple else ListVariable(items, mutation_type=ValueMutationNew())
 
 

@@ -14,7 +14,7 @@ Action = Callable[[Any], None]  # takes the translator
 
 
 def steps_of(code: CodeType) -> list[Step]:
-    """Return the instructions of a user's function as Dynamo traces them."""
+    """Return the instructions of a code object as Dynamo counts them, which is after `cleaned_instructions`."""
     from torch._dynamo.bytecode_transformation import cleaned_instructions
 
     return [
@@ -37,10 +37,10 @@ def traced_code(tx: Any) -> Code:
 
 
 def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
-    """Translate indices of instructions in the original code to indices in the traced code, which may be a resume function.
+    """Translate instruction indices of the original code to those of the traced code, which may be a resume function's.
 
-    A resume function contains the whole function behind a prologue, which jumps to the instruction where it continues. Earlier
-    instructions are never reached and are omitted. Torch aligns both codes from their ends
+    A resume function is a prologue and the whole original function. The prologue jumps to the instruction where execution
+    continues. Earlier instructions are never reached, so their indices are omitted. Torch aligns both codes from their ends
     (`generate_based_on_original_code_object`).
     """
     if code.resumes_at is None:
@@ -59,10 +59,10 @@ def resumes_at(tx: Any) -> int | None:
 
 
 def at_instructions(tx: Any, actions: Mapping[int, Sequence[Action]]) -> None:
-    """Run actions right before the instructions with these indices, whenever this symbolic frame reaches them.
+    """Run actions right before the instructions with these indices, whenever Dynamo traces them in this symbolic frame.
 
-    Replaces `dispatch_table` on this translator, not on its class. Torch looks a handler up for every instruction, inside the
-    `try` that turns exceptions into graph breaks, so an action may break the graph as an instruction may.
+    Replaces `dispatch_table` on this translator, not on its class. Torch looks up the handler of every instruction inside the
+    `try` that turns exceptions into graph breaks. Therefore an action may break the graph, as an instruction may.
     """
     require("breakable", "no_operation")
     if isinstance(tx.dispatch_table, _Dispatch):
@@ -88,7 +88,7 @@ class _Dispatch:
 
 
 def _run_actions(actions: Sequence[Action], handler: Any, tx: Any, instruction: Any) -> None:
-    """Run each action as if Dynamo traced a NOP, then trace the real instruction."""
+    """Run each action in place of a NOP instruction, so that it may break the graph, then trace the real instruction."""
     from torch._dynamo.bytecode_transformation import create_instruction
 
     pointer = tx.instruction_pointer

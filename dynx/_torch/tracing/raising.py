@@ -32,10 +32,10 @@ def is_of_torch(error: BaseException) -> bool:
 
 
 def visible_to_user(text: str, kind: Any = ComptimeFailed, *also: Any) -> Exception:
-    """Return an exception that reaches the user as it is, an instance of the classes `kind` and `also`.
+    """Return an exception that Dynamo does not wrap in another one; its class inherits from `kind` and the classes `also`.
 
     Dynamo wraps most exceptions that are raised while it traces in `InternalTorchDynamoError`, but not `ShortenTraceback`, from
-    which the returned exception inherits too. The user sees its traceback from the caller of this function on.
+    which the returned exception inherits too. The traceback that the user sees begins at the caller of this function.
     """
     return _unwrapped_class(kind, *also)(text, sys._getframe(1))
 

@@ -100,14 +100,14 @@ def show_container(tx: Any, variable: Any, show_member: Callable[[Any, int], str
 
 
 def manner_of(variable: Any) -> str:
-    """Return how a symbolic variable is rendered, such as "lazy" or "constant"; "" if its class does not decide it."""
+    """Return the name of the rule that renders a symbolic variable, such as "constant"; "" if its class has no own rule."""
     cls: Any = type(variable)
     return manner_of_class(cls)
 
 
 @cache
 def manner_of_class(cls: Any) -> str:
-    """Return how variables of a class are rendered, such as "lazy"; "" if the class does not decide it. Cached for speed."""
+    """Return the name of the rule that renders variables of a class, such as "constant"; "" if the class has no own rule."""
     names = class_names(cls)
     return next((manner for manner, classes in _MANNERS.items() if not names.isdisjoint(classes)), "")
 
@@ -225,7 +225,7 @@ def assigned_fields(tx: Any, variable: Any) -> dict[str, Any]:
 
 
 def show_example(variable: Any, example: Any) -> str:
-    """Return the text of a variable whose value is in the graph, such as a tensor; `example` is what `example_of` returns."""
+    """Return the text of a tensor or number variable; `example` is its fake tensor or symbolic number (see `example_of`)."""
     return _show_example(example, _class_of(variable))
 
 

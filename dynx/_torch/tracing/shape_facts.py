@@ -70,7 +70,7 @@ def text_of(value: Any) -> str | None:
 
 
 def values_now(number: Any) -> dict[str, Any]:
-    """Return the values in this call of the backed symbols in a symbolic number, by their names."""
+    """Return the values that the backed symbols of a symbolic number have in this call, by symbol name."""
     if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return {}
     hints = number.node.shape_env.backed_var_to_val
@@ -136,7 +136,7 @@ def _assume(shape_env: Any, expression: Any) -> None:
 
 
 def _assume_remainder(shape_env: Any, expression: Any) -> None:
-    """If a condition contains the remainder function `PythonMod`, assume it also with `Mod` instead.
+    """Assume a condition that contains the remainder function `PythonMod` a second time, with `Mod` in its place.
 
     Torch: a remainder is a `Mod` if both operands are known to be nonnegative, else a `PythonMod`; torch does not derive a
     fact about one from a fact about the other.
@@ -170,14 +170,14 @@ def is_unbacked(number: Any) -> bool:
 
 
 def is_unbacked_symbol(number: Any) -> bool:
-    """Return whether a symbolic number is a single unbacked symbol: torch's `constrain_range` ignores expressions."""
+    """Return whether a number is one unbacked symbol and no expression; torch's `constrain_range` ignores expressions."""
     return is_unbacked(number) and bool(number.node.expr.is_Symbol)
 
 
 def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: str) -> None:
     """Add a guard that calls `read()` and fails when the result differs from `expected`, the result at compile time.
 
-    `name`, and `text` for the expected value, describe the guard in the guard tree and in torch's logs.
+    In the guard tree and torch's logs, the guard appears as `name == text`: `text` describes the expected value.
     """
 
     def unchanged(frame_locals: Any) -> bool:
@@ -194,7 +194,7 @@ def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: s
 
 
 def _texts_of(node: Any) -> set[str]:
-    """Return the forms in which torch may write a condition in the text of a runtime assertion."""
+    """Return the texts that torch may use for this condition in a runtime assertion."""
     from torch.fx.experimental.symbolic_shapes import canonicalize_bool_expr
 
     return {str(canonicalize_bool_expr(node.expr)), str(node.expr)}

@@ -35,7 +35,7 @@ def why_never_traced(function: FunctionType) -> str | None:
 
 
 def _named(function: FunctionType) -> Any:
-    """Return the object that a function's name refers to now, such as a decorated function; None for an inner function."""
+    """Return the object to which a function's name refers now, such as its decorated form; None for an inner function."""
     value: Any = None
     scope = function.__globals__
     for name in function.__qualname__.split("."):

@@ -85,7 +85,7 @@ def disassembly(tx: Any) -> str:
 
 
 def backtrace(tx: Any) -> list[Any]:
-    """Return the `FrameSummary` of every symbolic frame, outermost first, with the user's names of functions."""
+    """Return the `FrameSummary` of every symbolic frame, outermost first; resume functions are named as the user's function."""
     summaries = [frame.frame_summary() for frame in chain(tx)]
     for summary in summaries:
         summary.name = user_name(summary.name)
@@ -95,8 +95,8 @@ def backtrace(tx: Any) -> list[Any]:
 def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
     """Register a function to call when the current tracing attempt ends, successfully or not.
 
-    Torch: `OutputGraph.add_cleanup_hook`. The hooks run in the `finally` of `convert_frame.trace_frame`, but also right before
-    the backend is called, which may fail: `call` does not run then, but is registered again.
+    Torch: `OutputGraph.add_cleanup_hook`. Torch runs these hooks when the attempt ends (`convert_frame.trace_frame`), but also
+    right before it calls the backend, which may fail. In that case `call` is not run, but registered again.
     """
     output = tx.output
 
@@ -139,12 +139,12 @@ def has_nothing_to_compile(raised: BaseException) -> bool:
 
 
 def output_key(tx: Any) -> Any:
-    """Return the `OutputGraph` of the current tracing attempt, which lives exactly as long as the attempt."""
+    """Return the `OutputGraph` of the tracing attempt, as a key for the attempt's data: it lives as long as the attempt."""
     return tx.output
 
 
 def graph_code(tx: Any, *, verbose: bool) -> str:
-    """Return the graph traced so far as Python code, with symbol names shortened by `short_names`."""
+    """Return the graph traced so far as Python code with short symbol names; `verbose` adds dtypes, shapes and stacks."""
     return short_names(str(tx.output.graph.python_code("self", verbose=verbose).src), tx.output.shape_env)
 
 

@@ -33,7 +33,7 @@ def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts
 
 
 def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
-    """Build the record of one guard from its type (`TENSOR_MATCH`), its text in torch, and the stacks that requested guards."""
+    """Build the record of one guard of `code` from its type (`TENSOR_MATCH`), its text in torch, and the requesting stacks."""
     return read_guard(kind, text, code, lambda source: lines_for(source, requests, None) if requests else ())
 
 
@@ -44,9 +44,9 @@ def read_guard(
     requesters_of: Callable[[str], tuple[Location, ...]],
     max_length: int | None = None,
 ) -> GuardInfo:
-    """Build the record of one guard like `info_of`; `requesters_of` returns the lines that requested a guard on a source.
+    """Build the record of one guard of `code` from its type (`kind`) and its text in torch.
 
-    Each text of the record is cut to `max_length` characters.
+    `requesters_of(source)` returns the lines that requested guards on a source. Texts are cut to `max_length` characters.
     """
     guard = parse_guard(short_source(_HINT.sub("", text)))
     requesters = requesters_of(guard.source)

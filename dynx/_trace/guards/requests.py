@@ -76,14 +76,14 @@ def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: 
 
 
 def by_short_source(values: Mapping[str, T]) -> dict[str, T]:
-    """Return values by source, such as stacks of requests, with each source shortened as by `short_source`."""
+    """Return a copy of a dict whose keys are sources of guards, with each source shortened by `short_source`."""
     return {short_source(source): value for source, value in values.items()}
 
 
 def lines_for_short_source(
     source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None
 ) -> tuple[Location, ...]:
-    """Return the same as `lines_for`, but take `requests` that `by_short_source` has converted (once for all guards)."""
+    """List the lines that requested a guard on `source`, as `lines_for` does, from the result of `by_short_source`."""
     prefix = source
     while prefix:
         if stacks := requests.get(prefix):

@@ -186,7 +186,7 @@ def _functorch(match: re.Match[str]) -> Fields:
 
 
 def _named_groups(kind: GuardKind) -> Read:
-    """Return a reader for patterns whose groups are named `source`, `expected` and `got`."""
+    """Return a function that reads a guard of this kind from the groups `source`, `expected` and `got` of a match."""
 
     def read(match: re.Match[str]) -> Fields:
         groups = match.groupdict()

@@ -14,10 +14,10 @@ _CACHES = ("fx_graph", "aot_autograd")  # a graph that bypasses the first cache 
 
 
 def bypasses(run: RunRecords, cache: str, rule: str, advice: str) -> Iterator[Finding]:
-    """Yield a finding for each function with a graph that could not be stored in `cache`.
+    """Yield a finding, with `rule` and `advice`, for each function with a graph that could not be stored in `cache`.
 
-    A graph that bypasses the FX graph cache bypasses AOTAutograd's cache too. Its function has a finding only if `cache` is the
-    FX graph cache. The seconds of a finding are the time of the backend, which every process spends again.
+    A graph that bypasses the FX graph cache bypasses AOTAutograd's cache too; its function is reported for the FX graph cache
+    only. The seconds of a finding are the time of the backend, which every process spends again.
     """
     groups: dict[tuple[str, int], tuple[Location, Compile | None, list[CacheEvent]]] = {}
     compiles = {compile.key: compile for compile in run.compiles}

@@ -14,7 +14,7 @@ _MAXLEN = re.compile(r", maxlen=(\d+)\)$")
 
 
 def lost_effects(run: RunRecords) -> Iterator[tuple[FrameEffects, Effect]]:
-    """Yield the mutations that compiled code does not repeat although `torch._dynamo.config.replay_side_effects` is on."""
+    """Yield each mutation, with its frame, that compiled code does not repeat although torch's `replay_side_effects` is on."""
     for frame in run.side_effects:
         if frame.replays:
             yield from ((frame, effect) for effect in frame.effects if effect.is_lost)

@@ -49,7 +49,7 @@ def mark_of(cause: Cause) -> Mark | None:
 
 
 def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
-    """Yield the fixes that mark the size `own`, and the sizes that change with it, as dynamic."""
+    """Yield fixes that mark as dynamic the changed size, `own`, and the sizes that change with it."""
     together = (own, *cause.together)
     more = tuple(dict.fromkeys((*together, *cause.varying)))
     if len(more) == 1:
@@ -59,7 +59,7 @@ def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
 
 
 def _marks(text: str, cause: Cause, marks: tuple[Mark, ...], *, may_fail: bool) -> Iterator[Fix]:
-    """Yield a fix that marks the sizes before the first call of the function, then one before the call that recompiled."""
+    """Yield a fix with `marks` before the first call of the function, then one with `marks` before the call that recompiled."""
     lines = dict.fromkeys(filter(None, map(_in_user_code, (cause.first_call, cause.called_from))))
     for line in lines or (None,):
         yield Fix("mark", text, cause.recompiles[0].location, line, marks, may_fail)
@@ -76,10 +76,10 @@ def _in_user_code(call: Location | None) -> Location | None:
 
 
 def first_call(cause: Cause) -> Iterator[Fix]:
-    """Yield fixes that run the first call eagerly: that of every compiled function, or only that of this function.
+    """Yield two fixes: run the first call of every compiled function eagerly, or only the first call of this function.
 
-    The latter needs a call in the user's code. Yield nothing if the function recompiled more than once: then it is not only
-    the first call that differs.
+    Omit the second fix unless the user's code makes the first call. Yield nothing if the function recompiled more than once:
+    then more than the first call differs.
     """
     if len(cause.recompiles) != 1:  # more than the first call differs
         return

@@ -168,7 +168,7 @@ class _KeyPair:
         yield from (self._cause("dynamic size", _size(source), "static", "dynamic") for source in self._static)
 
     def _marks(self) -> Iterator[CacheCause]:
-        """Yield a cause for each size that is static in one run, and was dynamic in the other until code specialized it."""
+        """Yield a cause for each size that was dynamic in one run until code specialized it, and static in the other run."""
         for first, second in ((self.before, self.after), (self.after, self.before)):
             for source, value in first.fixed.items():
                 if source not in second.fixed and source not in second.symbols.values():
@@ -197,7 +197,7 @@ class _KeyPair:
         return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
 
     def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield each property in which an input differs, with both values, except those that follow from another property."""
+        """Yield each property, such as dtype, in which an input differs, with both values; skip what follows from another."""
         if "=" not in before or "=" not in after:
             if before != self._in_first_names(after):
                 yield "", (_tensor(before), _tensor(after))
@@ -245,7 +245,7 @@ class _KeyPair:
 
     @property
     def _has_sizes(self) -> bool:
-        """Whether a size is dynamic in one run only, from which most other differences follow."""
+        """Whether some size is dynamic in only one of the two runs: most other differences follow from that."""
         return bool(self._dynamic or self._static)
 
     def _in_first_names(self, text: str) -> str:
@@ -265,7 +265,7 @@ def _facts_in(text: str) -> dict[str, str]:
 
 
 def _used(key: CacheKey) -> dict[str, str]:
-    """Return the symbols in the inputs and the graph of a key: each name, by the source of the symbol: `L['x'].size()[0]`."""
+    """Return the symbols that the inputs and the graph of a key use, as names by source: `{"L['x'].size()[0]": "s77"}`."""
     words = {word for text in (*key.parts.values(), *(line.text for line in key.graph)) for word in _WORD.findall(text)}
     return {source: name for name, source in key.symbols.items() if name in words}
 
@@ -289,7 +289,7 @@ def _is_of_graph(name: str) -> bool:
 
 
 def _state_text(title: str, key: CacheKey) -> str:
-    """Return the value of a setting (`title`), joined from all parts of the key that store it: `cpu: torch.bfloat16`."""
+    """Return the value of the setting `title`, from all parts of a key that store it: "cpu: torch.bfloat16" for autocast."""
     texts = []
     for name, text in key.parts.items():
         part, _, detail = name.partition("[")
@@ -309,7 +309,7 @@ def _enabled(autocast: str) -> str:
 
 
 def _tensor(text: str) -> str:
-    """Return the dtype and shape of an input that only one of the two graphs has, from its part of the key."""
+    """Return dtype and shape of an input, `torch.float32 [4]`, from its part of a key, `dtype=torch.float32; shape=[4]; …`."""
     facts = _facts_in(text)
     return f"{facts['dtype']} {facts['shape']}" if "dtype" in facts and "shape" in facts else text
 

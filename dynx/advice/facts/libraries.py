@@ -94,7 +94,7 @@ _OF_SCHEDULERS = re.compile(r"last_epoch|_step_count|_last_lr|lr_scheduler")
 
 
 def advice_on_break(graph_break: GraphBreak) -> str | None:
-    """Return the advice for a graph break in a library; None if `_OF_BREAKS` has no entry for it."""
+    """Return the advice for a graph break in the code of a library; None if dynx has no advice for this code."""
     location = graph_break.location
     lines = (f"{line.file} {line.function}" for line in graph_break.chain[-4:])
     where = " ".join((location.file, location.function, *lines, graph_break.code_of_library))
@@ -114,7 +114,7 @@ def advice_on_value(reason: Reason) -> Advice | None:
 
 
 def advice_on_failure(location: Location) -> str | None:
-    """Return the advice for a compilation that fails in a library: the entry of `_OF_BREAKS` for the whole library, or None."""
+    """Return the advice for a compilation that fails in a library; None if dynx has no advice for the whole library."""
     return _OF_BREAKS.get(location.library or "", {}).get("")
 
 

@@ -37,6 +37,6 @@ def instances_advice(cause: Cause) -> Advice:
 
 
 def _is_float_of_instances(reason: Reason) -> bool:
-    """Return whether instances of a class differ only in one float; as a tensor, its value would not be guarded."""
+    """Return whether instances of a class differ only in one float, which could be a tensor: tensor values are not guarded."""
     names = {source.rpartition(".")[2] for source in (reason.source, *reason.differing)}
     return reason.kind == "value" and bool(_FLOAT.match(reason.expected or "")) and len(names) == 1

@@ -75,7 +75,7 @@ def _is_less(got: str | None, expected: str | None) -> bool:
 
 
 def _advice_on_fixed_size(fixed: Specialized) -> Advice:
-    """Return the advice for a size that a line of code specializes; `mark_dynamic` would raise ConstraintViolationError."""
+    """Return the advice for a size that a line specializes, where `mark_dynamic` would raise ConstraintViolationError."""
     if LOOP.search(fixed.code):
         return Advice("the loop is unrolled for each size: compile the body of one step and loop outside, or pad to one size")
     if _LOOKUP.search(fixed.code):

@@ -20,7 +20,7 @@ from dynx.records.recompile import Recompile
 def find(breaks: Sequence[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause]) -> tuple[Finding, ...]:
     """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
 
-    `inside` are causes of recompiles in libraries. Each is added to the finding of the graph break that `break_around` returns.
+    `inside` are causes of recompiles in libraries; each is added to the finding of the graph break that led to it.
     """
     merged: dict[BreakKey, Finding] = {}
     consequences: list[tuple[BreakKey, GraphBreak]] = []
@@ -73,10 +73,10 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
 
 
 def inside_libraries(causes: Sequence[Cause], breaks: Sequence[GraphBreak]) -> list[Cause]:
-    """Return the causes of recompiles to report with a graph break in a library (see `break_around`), not on their own.
+    """Return the causes of recompiles in libraries that are reported with a graph break (see `break_around`), not on their own.
 
-    Causes for which `facts/libraries.py` has advice are left out. So are changing sizes, because they come from the program,
-    unless a function called from the user's code also recompiles because of a size.
+    Causes for which dynx has advice to users of the library are reported on their own. So are changing sizes, which come from
+    the program, unless a function that the user's code calls also recompiles because of a size.
     """
     of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}
     called = (cause for cause in causes if id(cause) in of_sizes)
@@ -112,7 +112,7 @@ def _with_recompiles(finding: Finding, recompiles: list[Recompile]) -> Finding:
 
 
 def _cause_of(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:
-    """Return the key of the first graph break in the same compilation that is not itself a consequence of another, or None."""
+    """Return the key of the graph break in the same compilation from which `graph_break` follows; None if there is none."""
     for earlier in breaks:
         rule = rule_of_break(earlier)
         if rule is not None and not rule.is_consequence and set(earlier.compiles) & set(graph_break.compiles):

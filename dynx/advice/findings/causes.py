@@ -60,16 +60,16 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
 
 
 def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Specialized]) -> Specialized | None:
-    """Return the line that specialized the changed value, as recorded in the last successful recompile, or None.
+    """Return the line that specialized the changed value in the last successful recompile of a group, or None.
 
-    In an earlier recompile, the line may have specialized the value only by comparing it with a size that was static then.
+    Earlier recompiles do not count: there, a line may have specialized the value only by comparing it with a static size.
     """
     last = next((recompile for recompile in reversed(group) if recompile.outcome == "compiled"), group[-1])
     return fixed.get((last.generation, last.id, last.reasons[0].source))
 
 
 def _break_at(call: Location | None, breaks: tuple[GraphBreak, ...]) -> GraphBreak | None:
-    """Return the graph break whose call stack has the line of `call`, so that the callee is compiled on its own, or None."""
+    """Return the graph break because of which the function called at `call` is compiled on its own, or None."""
     if call is None:
         return None
     line = call.own.file, call.own.line
@@ -90,7 +90,7 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
 
 
 def _mark(change: BecameDynamic) -> Mark | None:
-    """Return the tensor and dim to mark for a size that became dynamic; None if it cannot be marked, as in *args."""
+    """Return the tensor and dim of a size that became dynamic; None if the user cannot mark it, such as in an item of *args."""
     tensor = LOCAL.sub(r"\1", change.source)
     if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args[") or "._base" in tensor:
         return None
@@ -107,9 +107,9 @@ def _varying_sizes(dynamic: Iterable[BecameDynamic]) -> Mapping[FrameKey, tuple[
 
 
 def _subject(reason: Reason) -> str:
-    """Return the changed value by which recompiles are grouped: the source of the guard.
+    """Return the text by which recompiles are grouped: the source of the guarded value that changed.
 
-    For a guard on symbolic shapes, return the line that created it; for instances that differ, the name of their class.
+    For a guard on symbolic shapes, return the line that created the guard; for instances that differ, their class.
     """
     if differs_by_instance(reason):
         return f"instances of {reason.other_instance}"

@@ -60,7 +60,7 @@ _CLASS = re.compile(r"<class '(?:[\w.]+\.)?(?P<name>[\w<>]+)'>(?: \(HINT.*\))?")
 def value_of(reason: Reason, value: str | None, unknown: str = "unknown") -> str:
     """Return a guarded value as text; if it is None, return `unknown`.
 
-    A value of torch's global state is returned without the name of the state, which the title has.
+    A value of torch's global state is returned without the name of the state: "num_threads 4" as "4".
     """
     if value is None:
         return unknown
@@ -84,7 +84,7 @@ def _grad_change(reason: Reason) -> str:
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Return the failed guards of a cause as text: the first of each recompile, and those of up to two more cache entries."""
+    """Return lines of text on a cause: the failed guard of each recompile, and those of up to two further cache entries."""
     lines: list[str] = [f"guarded by: {cause.first.code}"] if cause.first.code else []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons

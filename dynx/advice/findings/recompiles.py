@@ -67,7 +67,7 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
 
 
 def main_cause(causes: Sequence[Cause]) -> Cause:
-    """Return the cause whose line and advice the finding for several causes uses.
+    """Return the cause that decides the line and the advice of a finding for several causes.
 
     Preferably, its line assigns the changed value, its function is no resume function, and its line is in the user's code.
     """
@@ -80,7 +80,7 @@ def advice_on(cause: Cause) -> Advice:
 
 
 def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
-    """Return the advice; if it is to mark a size and libraries break the graph, put the removal of the graph breaks first."""
+    """Return `advice`; if it marks a size and a library breaks the graph, the advice to remove the graph breaks comes first."""
     in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
     if not in_libraries or not advice.startswith("mark_dynamic("):
         return advice
@@ -142,7 +142,7 @@ def fixed_by(cause: Cause) -> str:
 
 
 def _instances(cause: Cause) -> str:
-    """Describe how the instances of a class differ: the values of the first attribute, and the names of the others."""
+    """Describe how instances of a class differ: the values of one attribute, and the names of other attributes that differ."""
     reason = cause.first
     same = tuple(recompile for recompile in cause.recompiles if recompile.reasons[0].source == reason.source)
     title = f"{subject_of(reason)} {changes(replace(cause, recompiles=same))}"
@@ -163,7 +163,7 @@ def _branch(reason: Reason) -> str:
 
 
 def _with_partners(advice: str, cause: Cause) -> str:
-    """Return advice to mark a size, with the other sizes that change added: marking one of several equal sizes may raise."""
+    """Return the advice; if it marks a size, add the other sizes that change: marking one of several equal sizes may raise."""
     match = SIZE.match(cause.first.source)
     if match is None or not advice.startswith("mark_dynamic"):
         return advice

@@ -41,5 +41,5 @@ def _outermost(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> FrameKey:
 
 
 def frame_of(key: tuple[int, str]) -> FrameKey:
-    """Return the frame of a compilation, given its generation and compile id: frame "0" for the compile id "0/1"."""
+    """Return the frame of a compilation, given how often torch._dynamo was reset before it, and its compile id ("0/1")."""
     return FrameKey(key[0], key[1].rpartition("/")[0])

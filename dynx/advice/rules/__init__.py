@@ -50,7 +50,7 @@ def rule_of_break(graph_break: GraphBreak) -> BreakRule | PlaceRule | None:
 
 
 def rule_by_reason(graph_break: GraphBreak) -> BreakRule | None:
-    """Return the `BreakRule` that applies to a graph break, even if a `PlaceRule` of higher priority applies too, or None."""
+    """Return the rule about why the graph breaks, even if a rule about where it breaks has a higher priority, or None."""
     return next((rule for rule in _BREAK_RULES if rule.applies(graph_break)), None)
 
 

@@ -5,7 +5,7 @@ from torch import nn
 
 
 def gpt2():
-    """Return GPT-2 with random weights if transformers is installed, else a small model of the same shape."""
+    """Return a small GPT-2 with random weights if transformers is installed, else `SmallGPT`, a model of about that size."""
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError:

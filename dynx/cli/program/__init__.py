@@ -35,8 +35,10 @@ def add_to(parser: Parser, *, before: int = 0) -> None:
     """
     parser.before_program = before
     kind = parser.add_mutually_exclusive_group()
-    for option, what in (("-m", "a module, as in python -m"), ("-c", "code, as in python -c")):
-        kind.add_argument(option, dest="option", action="store_const", const=option, default="", help=f"the program is {what}")
+    for option in ("-m", "-c"):
+        kind.add_argument(
+            option, dest="option", action="store_const", const=option, default="", help=f"run the program as `python {option}`"
+        )
     parser.add_argument("target", metavar="program", nargs="?", help="a script, a folder, or - for a program on standard input")
 
 
@@ -45,12 +47,12 @@ def prepare(
 ) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Set `sys.argv` for a program; return a function that loads its code object, and its empty `__main__` module.
 
-    `target` is a script, a module, code, or `-` for standard input; None if the command line has none. `option` is `-m` or
-    `-c`, as for `python`. Raises UsageError if there is no such program; if a script is missing, the error suggests `usage`.
+    `target` is a script, a module, code, or `-` for standard input; None if the command line has none. `rest` are its
+    arguments; `option` is `-m`, `-c` or empty. Raises UsageError if the program is missing; the error may suggest `usage`.
     """
     if target is None:
         example = usage or "dynx run train.py, dynx run -m package, or dynx run -c 'import model; model.main()'"
-        raise UsageError(f"{_MISSING[option]}\n  for example: {example}")
+        raise UsageError(f"the command line is incomplete: {_MISSING[option]}\n  for example: {example}")
     sys.argv = [option or target, *rest]
     if option == "-c":
         return load_code(target)
@@ -78,7 +80,7 @@ def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeTy
     """Return a function that loads the code of a file, and an empty `__main__` module for it.
 
     `target` is the path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file. Raises
-    UsageError if there is none; the error suggests the command line `usage`, by default that of running a module.
+    UsageError if there is none; the error shows the command line `usage`, or by default how to run a module.
     """
     path = Path(target)
     if not path.exists():
@@ -157,7 +159,7 @@ def compile_file(source: bytes, file: str) -> types.CodeType:
 
 
 def _main_module(file: str | None, **more: Any) -> types.ModuleType:
-    """Create an empty `__main__` module with the same globals that Python sets; `more` depend on the kind of program."""
+    """Create an empty `__main__` module with the globals that Python sets for a program, and `more` globals."""
     module = types.ModuleType("__main__")
     vars(module).update({"__file__": file, "__builtins__": builtins, "__cached__": None, "__annotations__": {}, **more})
     return module

@@ -38,7 +38,7 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "--inputs",
         metavar="FACTORY",
-        help=f"a function that returns the arguments of each call: make_inputs, or {target.FORMS}",
+        help=f"a function that returns a list with the arguments of each call: its name in the same module, or {target.FORMS}",
     )
     parser.add_argument("--calls", type=int, default=2, metavar="N", help="number of calls with each input (default: 2)")
     parser.add_argument("--backend", metavar="NAME", help="the backend of torch.compile (default: eager)")
@@ -46,20 +46,20 @@ def add_to(commands: Subparsers) -> None:
         "--isolate",
         choices=("copy", "fork"),
         default="copy",
-        help="copy: run on copies of all objects; fork: also in forked processes (default: copy)",
+        help="copy: run eager and compiled code on copies of all objects; fork: also each in a forked process (default: copy)",
     )
     parser.add_argument(
         "--change",
         metavar="FUNCTION",
-        help="a function that changes state: the calls are made, then FUNCTION is called, then the calls are repeated",
+        help="a function that changes state: dynx makes all calls, then calls FUNCTION, then makes all calls again",
     )
     parser.add_argument(
         "--rng",
         choices=("aligned", "as is"),
         default="aligned",
-        help="aligned: inductor draws the random numbers of eager code; as is: its own (default: aligned)",
+        help="aligned: inductor draws the same random numbers as eager code; as is: it draws other ones (default: aligned)",
     )
-    parser.add_argument("--bisect", action="store_true", help="find the first node of a graph at which values differ")
+    parser.add_argument("--bisect", action="store_true", help="find the first graph node whose value differs from eager code")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(act=act)
 
@@ -104,13 +104,13 @@ def _inputs(module: ModuleType, factory: str | None, found: target.Target) -> li
     made = make() if callable(make) else make
     if not isinstance(made, (list, tuple)):
         raise UsageError(
-            f"{factory or 'inputs'} did not return a list\n  return a list with a tuple of arguments for each call"
+            f"the inputs from {factory or 'inputs'} are a {type(made).__name__}, not a list\n  return a list of argument tuples"
         )
     return list(made)
 
 
 def _named(module: ModuleType, name: str, found: target.Target, option: str) -> Any:
-    """Return the object that an option names: an attribute of the checked function's module, or `file.py::name`."""
+    """Return the object that `--inputs` or `--change` names: in the checked function's module, or as `file.py::name`."""
     if ":" in name:
         return target.load(target.parse(name, f"dynx check {option}"), f"dynx check {option}")[1]
     return target.attribute(module, name, found.program)

@@ -33,8 +33,8 @@ def add_to(commands: Subparsers) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--apply", action="store_true", help="write the fixes that help into the files")
-    parser.add_argument("--force", action="store_true", help="with --apply: overwrite files with uncommitted changes too")
+    parser.add_argument("--apply", action="store_true", help="write the fixes that help into the source files of the program")
+    parser.add_argument("--force", action="store_true", help="with --apply: also write into files with uncommitted changes")
     parser.add_argument(
         "--budget",
         type=number("a number of seconds", lambda seconds: seconds > 0),
@@ -47,14 +47,14 @@ def add_to(commands: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="compare this global variable of the program at its end, instead of what it prints; may be repeated",
+        help="compare this global variable at the end of each run, instead of the program's output; may be repeated",
     )
     parser.add_argument(
         "--tolerance",
         type=number("a tolerance, such as 1e-4", lambda tolerance: 0 <= tolerance < 1),
         default=1e-4,
         metavar="X",
-        help="relative tolerance of numbers that the program prints, or of --result, with a fix and without (default: 1e-4)",
+        help="relative tolerance when runs with and without a fix are compared by output or --result (default: 1e-4)",
     )
     parser.add_argument(
         "--allow-writes",

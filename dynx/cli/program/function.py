@@ -38,16 +38,16 @@ def add_command(commands: Subparsers, command: str, summary: str, act: Callable[
         f"       dynx {command} [--json] --function NAME [-m | -c] program [arguments of the program …]"
     )
     parser = commands.add_parser(command, help=summary, usage=usage)
-    parser.add_argument("--json", action="store_true", help="print the records as JSON; output of the program goes to stderr")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON; output of the program goes to stderr")
     parser.add_argument(
-        "--function", metavar="NAME", help="a compiled function in the program: train_step, Model.forward, model"
+        "--function", metavar="NAME", help="the compiled function to report on, such as train_step, Model.forward or model"
     )
     program.add_to(parser)
     parser.set_defaults(act=act)
 
 
 def watched(arguments: argparse.Namespace, command: str) -> Callable[[ReportOf], int]:
-    """Load the program, and return the function that runs it under `dynx.watch()` and then prints a report."""
+    """Load the program; return a function that runs it under `dynx.watch()`, then prints the report that its argument makes."""
     found = _named(arguments, command)
     load, module = program.prepare(
         found.program, arguments.rest, option=found.option, usage=f"dynx {command} path/to/file.py::function"
@@ -114,6 +114,6 @@ def _named(arguments: argparse.Namespace, command: str) -> _Named:
         raise UsageError(f"-c needs the option --function\n  for example: dynx {command} --function step -c …")
     found = parse(program, f"dynx {command}")
     if option and not found.is_module:
-        raise UsageError(f"{found} is not a module\n  for example: dynx {command} {found}")
+        raise UsageError(f"{option} needs a module, but {found} names a file\n  leave out {option}: dynx {command} {found}")
     shown = "the program" if found.program == "-" else found.program
     return _Named(found.program, "-m" if found.is_module else "", found.function, shown)

@@ -1,4 +1,4 @@
-"""A function of a program on the command line: `file.py::function` or `module:function`, the same for all commands."""
+"""Parse and import the function that the command line names: `file.py::function` or `module:function`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Target(NamedTuple):
 
 
 def parse(text: str, command: str) -> Target:
-    """Read a target; raise UsageError for a text of another form, with an example for `command`."""
+    """Parse `file.py::function` or `module:function`; for another text, raise UsageError with an example for `command`."""
     file, colons, function = text.rpartition("::")
     if colons and file and function:
         if not os.path.exists(file) and _is_module_name(file) and not file.endswith(".py"):
-            raise UsageError(f"there is no file {file}\n  name {FORMS}, for example: {command} {file}:{function}")
+            raise UsageError(f"there is no file {file}\n  name {FORMS}; as a module, for example: {command} {file}:{function}")
         return Target(file, function, is_module=False)
     module, colon, function = text.partition(":")
     if colon and function and not colons and _is_module_name(module) and not module.endswith(".py"):
@@ -107,7 +107,7 @@ def _origin(name: str) -> str:
 
 
 def _imported_as(name: str, path: Path) -> ModuleType:
-    """Import a file as module `name`, if its own name is that of another module (`random.py`) or no module name (`3.py`)."""
+    """Import a file as module `name`: its own name is that of another module (`random.py`) or no identifier (`3.py`)."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

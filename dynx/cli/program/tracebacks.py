@@ -69,7 +69,7 @@ def _is_ours(traceback: types.TracebackType) -> bool:
 
 
 def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Remove the frames of wrappers with which dynx replaces functions of torch and `subprocess.Popen`."""
+    """Return the traceback without the frames of dynx's wrappers around functions of torch and `subprocess.Popen`."""
     if traceback is None:
         return None
     rest = _without_hooks(traceback.tb_next)

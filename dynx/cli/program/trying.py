@@ -26,15 +26,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--try",
         dest="tries",
         action="store_true",
-        help="run the program again, once with each fix that needs no change of a file, and show which helped; "
-        f"all runs together take at most {BUDGET:.0f} seconds, and each repeats what the program writes and sends",
+        help="run the program again, once with each fix that changes no file, and show which fixes helped; "
+        f"these runs take at most {BUDGET:.0f} seconds in total, and each repeats what the program writes and sends",
     )
 
 
 def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run]:
-    """Return a function that tries the fixes, and returns the run with the results; it also updates the run file, if any.
+    """Return a function that tries the fixes of a run's findings in further runs, and returns the run with their results.
 
-    Raises UsageError for a program that cannot run again, such as one on standard input.
+    Given a path, it also saves that run. Raises UsageError for a program that cannot run again, such as standard input.
     """
     program = program_of(arguments, "dynx run --try")
 

@@ -29,7 +29,7 @@ def add_to(commands: Subparsers) -> None:
         "--max-compile-seconds",
         type=number("a number of seconds", lambda seconds: seconds >= 0),
         metavar="S",
-        help="fail if all compilations together took more seconds",
+        help="fail if all compilations together took more than S seconds",
     )
     parser.add_argument(
         "--forbid", metavar="RULE", action="append", default=[], help="fail if this rule has a finding; may be repeated"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def report(run: Run, path: Path | None, *, full: bool, top: int | None = None) -> RenderableType:
     """Render the report of a run, and one line for each child process of its program.
 
-    For a launcher such as torchrun, which compiles nothing itself, render only a title and these lines.
+    For a launcher that compiles nothing, such as torchrun, render only these lines unless `full`. `top` limits the findings.
     """
     from rich.console import Group
 

@@ -22,7 +22,7 @@ def add_to(commands: Subparsers) -> None:
         "--max-slower",
         type=number("a ratio, such as 1.2", lambda ratio: ratio > 0),
         metavar="RATIO",
-        help="also fail if compiling takes more than RATIO times as long",
+        help="also fail if compiling takes more than RATIO times as long in the later run",
     )
     parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     parser.set_defaults(act=act)

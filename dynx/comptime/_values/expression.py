@@ -34,7 +34,7 @@ def _operator(symbol: str) -> Callable[[Any, Any], Any]:
 
 
 def _reflected(symbol: str) -> Callable[[Any, Any], Any]:
-    """Return the method for an operator of which only the right operand is a `Number`."""
+    """Return the reflected method of an operator, such as `__radd__`, for a `Number` on the right of another object."""
     return lambda self, other: _combine(self, other, symbol, self)
 
 
@@ -51,7 +51,7 @@ class Number:
         raise NotImplementedError
 
     def _has_value(self) -> bool:
-        """Return whether `value` can be read; if not, as for tensors and most objects, `==` compares identity."""
+        """Return whether `value` can be read; tensors and most objects have none, and `==` compares them by identity."""
         return True
 
     def is_tensor(self) -> bool:
@@ -117,11 +117,11 @@ class Number:
         if known is not None:
             return known
         unbacked = shape_facts.is_unbacked(self.value)
-        decide = "its value is known only at run time" if unbacked else "bool((...).value) evaluates it and adds a guard"
+        advice = "its value is known only at run time" if unbacked else "bool((...).value) evaluates it and adds a guard"
         raise NotConstant(
             f"{self!r} is not evaluated while tracing, so it cannot be used as a bool or a plain number\n"
             f"  at {traced_line(self._tx)}\n"
-            f"  assert it with ctx.check(...): write a < b < c as two checks, and & instead of `and`; {decide}"
+            f"  to assert it, pass it to ctx.check(...), with two checks for a < b < c, and & for `and`; {advice}"
         )
 
 
@@ -211,7 +211,7 @@ def _wrap(of: Number, result: Any, text: str, strength: int, parts: tuple[Any, .
 def _are_comparable(left: Any, right: Any) -> bool:
     """Return whether `==` compares values, not identity.
 
-    True also for a tensor and a dynamic number: their comparison then raises NotConstant.
+    True also if one is a tensor and the other a dynamic number: the comparison itself then raises NotConstant.
     """
     without_value = [operand for operand in (left, right) if not _has_value(operand)]
     return not without_value or (any(map(_is_tensor, without_value)) and (_is_dynamic(left) or _is_dynamic(right)))
@@ -230,7 +230,7 @@ def _is_dynamic(operand: Any) -> bool:
 
 
 def _raw(of: Number, operand: Any) -> Any:
-    """Return an operand's value, with numbers of other libraries converted to Python's; raise NotConstant if it has none."""
+    """Return the value of `operand`, with NumPy's numbers converted to Python's; raise NotConstant if it has none."""
     if not _has_value(operand):
         raise _not_a_number(of, operand)
     raw = plain(operand)
@@ -259,14 +259,14 @@ def _not_a_number(of: Number, operand: Any) -> NotConstant:
 
 
 def _require_same_kind(of: Number, operands: tuple[Any, ...], symbol: str) -> None:
-    """Raise NotConstant for a symbolic bool in arithmetic or a comparison: torch would guard on it to make it a number."""
+    """Raise NotConstant if an operand is a SymBool and `symbol` needs numbers: torch would guard on it to convert it."""
     conditions = [isinstance(plain(operand), (bool, torch.SymBool)) for operand in operands]
     if symbol in ("&", "|") and (all(conditions) or not any(conditions)):
         return
     for operand in operands:
         if isinstance(plain(operand), torch.SymBool):
             raise NotConstant(
-                f"{operand!r} is a condition, and torch would guard on it to apply {symbol}\n"
+                f"cannot apply {symbol} to the condition {operand!r}: torch would guard on it to make it a number\n"
                 f"  at {traced_line(of._tx)}\n"
                 "  combine conditions with &, | and ~"
             )
@@ -283,7 +283,7 @@ def _require_known_sign(of: Number, exponent: Any, text: str) -> None:
 
 
 def _text(operand: Any, least: int) -> str:
-    """Return the text of an operand, in parentheses if it binds less strongly than `least`."""
+    """Return the text of an operand, in parentheses if the precedence of its operator is lower than `least`."""
     if isinstance(operand, Expression):
         text, strength = repr(operand), operand._strength
     else:

@@ -17,7 +17,7 @@ _OFTEN = 3  # changes of address, after which an input is copied in every call
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """Data that the graphs of one compilation (forward, backward, inference) share, such as the addresses of results."""
+    """Data on results and saved tensors that the forward, backward and inference graphs of one compilation share."""
 
     saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors whose memory is not in a recording
     addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings
@@ -34,9 +34,9 @@ class AddressWatch:
     def note(self, args: Sequence[Any]) -> GraphPlan:
         """Count new addresses among the inputs of a call; return a plan that copies inputs whose addresses change often.
 
-        Runs before the call is recorded. FSDP gathers parameters at a new address in each step, and hooks on saved tensors
-        return copies: if such inputs were not copied, each step would need another recording. Addresses in the memory of other
-        recordings do not count as changes.
+        It is called before the call is recorded. FSDP gathers parameters at a new address in each step, and hooks on saved
+        tensors return copies: without copying such inputs, each step would need another recording. An address in the memory
+        of another recording does not count as a change.
         """
         changes: dict[int, AddressChange] = {}
         for index in self._plan.indices("static", "managed"):

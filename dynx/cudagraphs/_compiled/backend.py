@@ -38,8 +38,8 @@ Capture = Callable[[Compiler], Any]  # takes what compiles a graph, returns the 
 def backend(config: Config | None = None) -> Callable[..., Any]:
     """Return a backend for torch.compile that captures graphs as CUDA graphs.
 
-    The same as `torch.compile(..., backend="dynx_cudagraphs", options={...})`. A graph that cannot be captured runs
-    uncaptured, with a warning; with `or_error` that raises CaptureError.
+    It does the same as `torch.compile(..., backend="dynx_cudagraphs", options={...})`. A graph that cannot be captured runs
+    uncaptured, with a warning; if `config.or_error` is set, a call of the graph raises CaptureError instead.
 
     Args:
         config: Options; see `Config`.
@@ -63,7 +63,7 @@ def backend(config: Config | None = None) -> Callable[..., Any]:
 def dynx_cudagraphs(
     gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Any:
-    """Compile a Dynamo graph for `torch.compile(backend="dynx_cudagraphs")`; `options` are fields of `Config`."""
+    """Compile a Dynamo graph for `backend="dynx_cudagraphs"`; `options` are fields of `Config`, a `mode` raises UsageError."""
     if mode is not None:
         raise UsageError(
             f"backend='dynx_cudagraphs' takes no mode: mode={mode!r} is for inductor\n  leave it out, or pass options={{...}}"
@@ -81,7 +81,7 @@ class _Backend:
         check_bindings(self.config, runtime)
         if self.config.buckets:
             raise UsageError(
-                "buckets work only with cudagraphs.fast_path\n  leave them out; with torch.compile, mark sizes as dynamic"
+                "buckets work only with cudagraphs.fast_path\n  leave out buckets; with torch.compile, mark sizes as dynamic"
             )
         compilation = _Compilation(self.config, runtime, aot.input_sources(gm))
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
@@ -121,9 +121,9 @@ class _Compilation:
     bypasses: list[Bypass] = field(default_factory=list)
 
     def capture_for(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Capture:
-        """Analyze a graph, and return a function that takes the compiled graph and returns the runner that captures it.
+        """Analyze a graph before it is compiled; return a function from a `Compiler` to the callable that replaces the graph.
 
-        If the graph cannot be captured, the returned function returns the compiled graph itself.
+        This is a runner that captures and replays the compiled graph; or, if it cannot be captured, the compiled graph itself.
         """
         plan = self._plan(part, gm)
         if self.runtime is None:
@@ -148,8 +148,8 @@ class _Compilation:
     def _uncaptured(self, why: str) -> Capture:
         """Warn that a graph runs uncaptured, and return a function that returns the compiled graph itself.
 
-        With `or_error`, that function returns a callable that raises CaptureError when the graph is called: Dynamo would wrap
-        an error that is raised now, or ignore it if `torch._dynamo.config.suppress_errors` is set.
+        With `or_error`, each call of the graph raises CaptureError instead. It is not raised now: Dynamo would wrap an error
+        during compilation, or ignore it if `torch._dynamo.config.suppress_errors` is set.
         """
         if self.config.or_error:
             return lambda compiler: aot.boxed(lambda args: warn_or_raise(why, self.config))

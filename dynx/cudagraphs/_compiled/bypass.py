@@ -21,9 +21,9 @@ class _UnderWay(threading.local):
 class Bypass:
     """A runner that is called without AOTAutograd's wrappers, once a call has shown that they change nothing.
 
-    They change nothing if they pass the caller's argument objects on to the graph and return the graph's result objects, and
-    if the graph mutates nothing. They also disable autograd and autocast, which is not needed: they are skipped only in calls
-    without grad mode, and a replay does not depend on autocast.
+    The wrappers change nothing if they pass the caller's argument objects on to the graph and return the graph's result
+    objects, and if the graph mutates nothing. They also disable autograd and autocast; a call without them needs neither,
+    since they are skipped only while grad mode is off, and a replay does not depend on autocast.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -42,7 +42,7 @@ class Bypass:
         return results
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `wrapped` (wrappers around the runner), or the runner itself if they can be skipped."""
+        """Return a function that calls AOTAutograd's wrappers (`wrapped`), or the runner directly once these can be skipped."""
         self._is_proven, replay_last = None, self.runner.replay_last
 
         def call(*args: Any) -> Any:

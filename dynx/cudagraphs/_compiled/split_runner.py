@@ -71,7 +71,7 @@ def split_runner(
 def saved_outside(gm: GraphModule, plan: GraphPlan) -> set[str]:
     """Return the names of tensors that are saved for the backward pass, but are not in the memory of a recording.
 
-    They are arguments of the forward graph, or results of pieces that are not captured.
+    They are dynamic inputs of the forward graph, or results of pieces that are not captured.
     """
     inputs = {node.name: spec for node, spec in zip(placeholders(gm), plan.inputs, strict=True)}
     recorded = {name for piece in plan.pieces if not piece.why_uncaptured for name in piece.outputs}

@@ -140,7 +140,7 @@ def refuse_reentrant(results: Sequence[Any]) -> None:
 
 
 def sum_of(gradient: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor | None:
-    """Return the sum of two gradients, of which None stands for zeros."""
+    """Return the sum of two gradients; a gradient of None stands for zeros."""
     if gradient is None or other is None:
         return other if gradient is None else gradient
     return gradient + other

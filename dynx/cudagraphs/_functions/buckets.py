@@ -93,7 +93,7 @@ def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
     """Raise UsageError if `outputs` is not "clone", or if buckets need more recordings than `max_recordings`."""
     if outputs != "clone":
         raise UsageError(
-            f"outputs={outputs!r} does not work with buckets: their recordings share memory, so results must be cloned\n"
+            f"outputs={outputs!r} does not work with buckets: graphs of all buckets share memory, so results must be cloned\n"
             "  use outputs='clone'"
         )
     count = len(list(product(*buckets.values())))
@@ -104,7 +104,7 @@ def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
 
 
 def _resized(values: Any, sizes: Sizes, target: Sizes) -> Any:
-    """Return `values` with tensors padded or narrowed: a dimension of the size in `sizes` gets the size in `target`."""
+    """Return `values` with resized tensors: each dimension of size `sizes[dim]` is padded or narrowed to `target[dim]`."""
     return values if sizes == target else tree_map(partial(_resize, sizes=sizes, target=target), values)
 
 

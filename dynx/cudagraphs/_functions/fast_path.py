@@ -113,7 +113,7 @@ def _check_arguments(fn: Any, examples: tuple[Any, ...]) -> None:
     if not callable(fn):
         raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
     if any(isinstance(example, Config) for example in examples):
-        raise UsageError("a Config is among the examples\n  pass it as config=")
+        raise UsageError("a Config was passed as an example argument\n  pass it as config=")
     refuse_training_steps(fn)
 
 

@@ -85,7 +85,7 @@ def why_not_replayable(
     is_part_of_state: Callable[[Any], bool],
     names_in_code: Set[str],
 ) -> str:
-    """Return the reason why a replay would differ from a call with these arguments and results; "" if it would not.
+    """Return why a replay could not do what a call with these arguments and results does; "" if it could.
 
     Args:
         key: Key of the arguments before the call.
@@ -175,6 +175,6 @@ class Mutations(NamedTuple):
 
 
 def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
-    """Return whether an argument is in mutated memory, or, if the function mutates arguments, two of them share memory."""
+    """Return whether an argument is in memory that the function mutates, or two share memory and it mutates arguments."""
     storages = storages_of(tensors)
     return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

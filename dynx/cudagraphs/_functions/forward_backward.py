@@ -150,7 +150,7 @@ class ForwardBackward:
         return [*self._accumulate(self._backward, inputs), None]
 
     def _replay_for_arguments(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay, and return the gradients of the arguments; restore the gradients of parameters that the replay overwrote."""
+        """Replay the backward pass and return the arguments' gradients; restore parameters' gradients that it overwrote."""
         written = [gradient for gradient in backward.kept_outputs if gradient is not None]
         before = [gradient.clone() for gradient in written]
         outputs = backward.run(inputs)
@@ -177,7 +177,7 @@ class ForwardBackward:
         return outputs
 
     def _record_backward(self, adds_to: Sequence[torch.Tensor] | None = None) -> Recording:
-        """Record the backward pass; with `adds_to`, the graph adds the gradients of parameters to these tensors."""
+        """Record the backward pass; with `adds_to`, the graph adds the parameters' gradients to these tensors."""
         results = self._tape.results
         inputs = [
             GraphInput(f"gradient {index}", "dynamic", "a gradient of an output", is_fixed=True, nbytes=result.nbytes)

@@ -29,10 +29,10 @@ _are_at = address_check()
 
 
 class GradsInPlace:
-    """A compiled graph whose replays add the gradients of parameters into their `.grad`, in the memory of the recording.
+    """A compiled graph whose replayed backward pass sets `.grad` of the parameters, or adds to it, instead of autograd.
 
-    Parameters and buffers, the arguments at the indices `static`, are read at their addresses; the graph is recorded as a
-    function of its other arguments. `names` has a name for each argument, for messages.
+    The arguments at the indices `static` are parameters and buffers, which replays read at their addresses; the graph is
+    recorded as a function of its other arguments. `names` has a name for each argument, for messages.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class GradsInPlace:
         return gradients
 
     def _with_buffers(self, results: Any) -> Any:
-        """Return the results, with the buffers of this call, not of the capture, since the model may assign these results."""
+        """Return the results, with this call's buffers for those that the graph returned: the model may assign the results."""
         return type(results)(
             self.static_args[self._returned_buffers[index]] if index in self._returned_buffers else result
             for index, result in enumerate(results)
@@ -107,7 +107,7 @@ class GradsInPlace:
 
 
 class _StaticArgs(State):
-    """What recordings depend on besides arguments: parameters and buffers, their addresses and requires_grad, and grad mode."""
+    """The state that recordings depend on: which parameters and buffers, their addresses and requires_grad, and grad mode."""
 
     def __init__(self, owner: GradsInPlace) -> None:
         self._owner = owner

@@ -61,7 +61,7 @@ def graphed(
         sample_args: Arguments to record with; for a tuple, a tuple of arguments for each. What calls with them write to tensors
             is undone: statistics of batch normalization, for example, are as before.
         sample_kwargs: Keyword arguments to record with; for a tuple, a sequence of mappings.
-        warmup: Uncaptured calls before the capture, at least 1. The last runs only forward, the others also backward.
+        warmup: Number of uncaptured calls before the capture, at least 1; all but the last also run a backward pass.
         allow_unused_input: Accept arguments and parameters that get no gradient.
         gradients: "autograd", or "in_place": the graph writes gradients to `.grad` in its own memory and autograd sees one
             input instead of all parameters. Faster, but gradient hooks are refused, and `torch.autograd.grad` does not find
@@ -226,7 +226,7 @@ def record_with_gradients(
 def _forward_backward(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: list[torch.Tensor]
 ) -> None:
-    """Run a function forward and backward, without changing `.grad`."""
+    """Run a function forward and backward, with gradients of zeros and without changing `.grad`."""
     inputs = differentiable((args, dict(kwargs)))
     results = differentiable(function(*args, **kwargs))
     refuse_reentrant(results)

@@ -23,7 +23,7 @@ def check_arguments(
 ) -> None:
     """Raise UsageError if an argument is a parameter that is trained, or was computed from tensors that need gradients.
 
-    A replay reads a copy of the argument, so that no gradient would reach the parameter, or those tensors.
+    A replay reads a copy of the argument, so no gradient would reach the parameter or these tensors.
     """
     leaves = tree_leaves((args, dict(kwargs)))
     if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
@@ -45,7 +45,7 @@ def check_arguments(
 def outer_leaves_check(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> Callable[[], None]:
     """Return a function to call after the backward pass, when the autograd graph of the loss was freed.
 
-    It raises UsageError if a leaf tensor of the graph that is not among the parameters is alive; before, it restores `.grad`.
+    If a leaf tensor of that graph is alive and is not among `params`, it restores the tensor's `.grad` and raises UsageError.
     Such a tensor is the user's: each replay would add to the `.grad` that the capture created, not to its present `.grad`.
     """
     leaves = [(ref(leaf), leaf.grad) for leaf in unknown_leaves([loss], params)]

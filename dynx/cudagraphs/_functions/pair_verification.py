@@ -15,8 +15,8 @@ from dynx.cudagraphs._runtime.interface import Run
 class PairVerification:
     """A comparison of the first replays of a pair of recordings with uncaptured runs.
 
-    `new_tape` returns an AutogradTape that runs the function uncaptured, and `memory` tensors that kernels other than operators
-    of torch may write to. `times` forward passes are compared, each together with the backward pass that follows it.
+    `new_tape` returns an AutogradTape that runs the function uncaptured. `memory` returns tensors that compiled or custom
+    kernels may write to. `what` names the function. `times` forward passes are compared, and the backward pass after each.
     """
 
     def __init__(self, new_tape: Callable[[], AutogradTape], memory: Memory, what: str, times: int) -> None:
@@ -46,10 +46,10 @@ class PairVerification:
     def backward(
         self, run: Run, gradients: Sequence[torch.Tensor], arguments: int, parameters: Sequence[torch.Tensor] | None
     ) -> list[Any]:
-        """Replay the backward pass, compare the gradients with those of an uncaptured run, and return what the replay returned.
+        """Replay the backward pass, compare the gradients with those of an uncaptured run, and return what `run` returns.
 
-        `arguments` is the number of arguments that get gradients; `parameters` are those whose `.grad` the replay writes, None
-        if it returns their gradients.
+        `run` is the replay. `arguments` is the number of arguments that get gradients. `parameters` are those whose `.grad` the
+        replay writes itself; None if it returns their gradients.
         """
         tape, self._tape = self._tape, None
         if tape is None:

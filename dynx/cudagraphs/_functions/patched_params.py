@@ -19,7 +19,7 @@ from dynx.cudagraphs._state.params import replaced_in, tensors_of
 
 
 class PatchedParams:
-    """A recorded function whose first arguments are the parameters and buffers that the user's function uses.
+    """A recorded function that takes the parameters and buffers as arguments, so that each replay sets the pointers to them.
 
     `fallback` returns a recorded function that reads parameters at fixed addresses; it is used if pointers cannot be patched.
     """
@@ -84,14 +84,14 @@ class PatchedParams:
         self._why_not_patched = self._why_not_patched or recording.why_not_patched
 
     def _fall_back(self) -> RecordedFunction:
-        """Warn, switch to recordings that read parameters at fixed addresses, and return the function that makes them."""
+        """Warn, switch to a recorded function that reads parameters at fixed addresses, and return that function."""
         warn_or_raise(f"{self._name} records parameters at fixed addresses, not patched: {self._why_not_patched}", self._config)
         self._recorded.close()
         self._why_not_patched, self._fallback = "", self._make_fallback()
         return self._fallback
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with its modules' parameters and buffers replaced by the first arguments."""
+        """Call the function with its parameters and buffers replaced by the first arguments, passing it the other arguments."""
         tensors, rest = args[: len(self._tensors)], args[len(self._tensors) :]
         pairs = zip(self._tensors, tensors, strict=True)
         replacements = {param: _like_param(param, tensor) for param, tensor in pairs if param is not tensor}

@@ -83,8 +83,8 @@ class RecordingPolicy:
             after uncaptured runs; None if they are those of `mutable`.
         is_part_of_state: Returns whether an argument, such as a module, is accepted although it may change: each call compares
             its state, or the user has promised that it stays unchanged.
-        original: What `copy.deepcopy` and pickle copy instead of the recorded function; None copies the captured function.
-        advice: What the error message tells the user to do if the function assigns what a replay would not assign.
+        original: The object that `copy.deepcopy` and pickle copy in place of the recorded function; None: the function itself.
+        advice: Last line of messages about a function that assigns attributes or variables, which a replay would not assign.
         on_replay: Called with the recording after each replay.
         on_switch: Called with a recording when it becomes the one that the next call tries first.
         patches_params: Whether the function gets parameters as arguments, whose pointers are set before each replay.
@@ -146,7 +146,7 @@ class RecordedFunction:
             return self._find_or_record(args, kwargs)
 
     def _run_transformed(self, *args: Any, **kwargs: Any) -> Any:
-        """Run uncaptured inside of a transform of torch.func, whose batches and tangents a replay would ignore."""
+        """Warn, and run the function uncaptured: a replay would ignore the batches and tangents of a torch.func transform."""
         if self.is_training_step and functions_are_transformed():
             raise UsageError(
                 f"{self.name} was called inside of a transform of torch.func, but transforms do not support backward()\n"
@@ -206,7 +206,7 @@ class RecordedFunction:
         return latest.results(latest.run(arguments.tensors))
 
     def _switch(self, recording: Replayable, latest: Latest) -> None:
-        """Make the next calls try this recording first."""
+        """Make later calls try this recording first, with the checks in `latest`."""
         self._latest = latest
         known = ((id(other), self._latest_of.get(id(other))) for other in self._cache)
         self._latest_of = {address: other for address, other in known if other is not None}
@@ -242,9 +242,9 @@ class RecordedFunction:
                     break
 
     def _move(self, key: Key) -> Key:
-        """Store what is known about `key` (first call, recordings) under the key of the present state; return the new key.
+        """Compute the key of the present state, and store the first call and recordings of `key` under it; return the new key.
 
-        The new key has more parts if the capture has shown that more values have to be checked.
+        The capture may have shown that more values have to be checked: the new key contains them.
         """
         new = key[0], self._state.key()
         if key in self._first_calls:
@@ -255,7 +255,7 @@ class RecordedFunction:
         return new
 
     def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable | None:
-        """Return a recording whose memory no backward pass needs, captured now if there is none; None if that is impossible."""
+        """Return a recording for `key` whose memory no backward pass needs, captured now if necessary; None if impossible."""
         first = self._first_calls[key]
         try:
             recording = self._cache.find(key, lambda recording: not recording.is_pending)
@@ -373,7 +373,7 @@ class RecordedFunction:
         return recording
 
     def _verify(self, recording: Replayable, call: Call) -> None:
-        """Compare the next replays with uncaptured runs, unless these would advance an iterator that nothing restores."""
+        """Compare the next replays with uncaptured runs; if these would advance an iterator of the user, warn instead."""
         if what := advanced_by(self._function, is_checked=self._is_checked):
             why = f"it uses a {what}, which an uncaptured run would advance and nothing restores"
             notify(f"{self.name} is not verified: {why}\n  pass what it takes as an argument: a replay takes none")
@@ -381,24 +381,21 @@ class RecordedFunction:
         recording.verify(call, self._policy.memory or self._policy.mutable, self.name, self._config.verify)
 
     def _warn_about_changed_state(self, what: str) -> None:
-        """Warn when the function itself changes the checked state for the second time; the first time, it may fill a cache."""
+        """Warn if the function itself changes the checked state (`what`) for the second time; the first may fill a cache."""
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
             text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
             warn_or_raise(f"{text}\n  {self._policy.advice}", self._config)
 
     def _warn_about_new_objects(self) -> None:
-        """Count a call that cannot be recorded since objects in its key were deleted; warn if that happens often.
-
-        This happens, for example, if each call gets a new function as an argument.
-        """
+        """Warn if calls often cannot be recorded, since an object that they use, such as an argument, is deleted after each."""
         self._times_objects_died += 1
         if self._times_objects_died >= _NEVER_REPEATED and not self.recordings:
             why = "an object among its arguments, or one that it reads, is deleted after each call"
             self.warn_once(f"{self.name} runs uncaptured: {why}\n  create it once, and pass the same object to each call")
 
     def _warn_if_rarely_repeated(self, key: Key) -> None:
-        """Warn if calls have many different states or arguments, of which few are recorded."""
+        """Warn if calls have so many different states or arguments that few calls can be recorded; `key` is of this call."""
         same_arguments = [known for known in self._first_calls if known[0] == key[0]]
         count, recorded = len(same_arguments), len(self.recordings)
         if count - recorded >= min(_NEVER_REPEATED, 2 * self._config.max_recordings):
@@ -450,8 +447,8 @@ def refuse_training_steps(function: Callable[..., Any]) -> None:
     """Raise UsageError if a function is or uses a callable that `train_step` returned."""
     if any(type(value) is RecordedFunction and value.is_training_step for value in Search(function).objects):
         raise UsageError(
-            f"{name_of(function)} is or calls a training step, which has a recording of its own\n"
-            "  call the training step itself"
+            f"{name_of(function)} is or calls a function that train_step returned, which is captured already\n"
+            "  call that function itself, without capturing it again"
         )
 
 

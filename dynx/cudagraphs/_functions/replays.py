@@ -1,4 +1,4 @@
-"""How a recording is replayed: the checks that a call has to pass, what its first call showed, how results are built."""
+"""How a recording is replayed: which checks a call has to pass, what the first call has shown, and how results are built."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynx.cudagraphs._recording.replayable import Replayable
 
 
 class Latest(NamedTuple):
-    """What a call needs to replay a recording: checks that it has to pass, the replay, and how to build the result."""
+    """How a call replays a recording: the checks that it has to pass, the replay, and a function that builds the result."""
 
     match: Match
     is_unchanged: Callable[[], bool]
@@ -24,7 +24,7 @@ class Latest(NamedTuple):
 
 
 class FirstCall(NamedTuple):
-    """What the first, uncaptured call of a function with certain layouts of arguments and state has shown."""
+    """What the first, uncaptured call with certain layouts and state has shown, such as which arguments it mutates."""
 
     mutated: frozenset[int]  # indices of tensor arguments that the function mutates
     spec: TreeSpec  # of the results
@@ -41,7 +41,7 @@ def latest_of(
     is_unchanged: Callable[[], bool],
     on_replay: Callable[[Replayable], None] | None,
 ) -> Latest:
-    """Return what calls with arguments like these need to replay a recording; `is_unchanged` compares the state."""
+    """Return the `Latest` for calls with arguments like `arguments`: they replay `recording` while `is_unchanged()` is true."""
     spec, match, run = first.spec, matcher(arguments), recording.run
     if first.mutations is not None:
         match = without_shared_memory(match, first.mutations)
@@ -61,10 +61,10 @@ def latest_of(
 
 
 def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
-    """Return `first`, with the memory of the recording's results added to `mutations` if the function mutates arguments.
+    """Return `first`, changed so that calls whose arguments are results of the recording run uncaptured.
 
-    A result that is not cloned may be an argument of the next call. The replay would write new results to its memory, and
-    then copy the mutated argument back over them.
+    It is changed only if the function mutates arguments. If a result was not cloned and is passed to the next call, a replay
+    would write new results to its memory, and then copy the mutated argument over them.
     """
     if first.mutations is None or not first.mutations.has_arguments:
         return first
@@ -73,9 +73,9 @@ def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
 
 
 def without_shared_memory(match: Match, mutations: Mutations) -> Match:
-    """Return a match function that also rejects arguments which share memory that the function mutates.
+    """Return a function like `match` that also rejects arguments which share memory that the function mutates.
 
-    A recording copies each argument to separate memory: a mutation of one would not change another that shares its memory.
+    A recording copies each argument to separate memory, so a mutation of one argument would not change the other.
     """
 
     def match_separate(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:

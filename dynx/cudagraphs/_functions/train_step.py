@@ -143,7 +143,7 @@ class _Phase(NamedTuple):
 
 
 class _Accumulating:
-    """A training step that accumulates gradients over several calls, of which each runs the next part of the step."""
+    """A training step that accumulates gradients over several calls: each runs the next of `parts`, the last the optimizer."""
 
     def __init__(self, parts: Sequence[RecordedFunction], step: _Step, *, is_checked: bool) -> None:
         self._parts, self._step, self._is_checked = parts, step, is_checked
@@ -207,7 +207,7 @@ class _Step:
         return result
 
     def _begin(self, phase: _Phase) -> None:
-        """Set `.grad` of the parameters to None or, if calls accumulate, to the tensors in which gradients accumulate."""
+        """Set `.grad` to None or, if calls accumulate, to tensors that gradients are added to, zeroed if `phase.begins`."""
         if not self._keeps_gradients:
             set_gradients(self.params, [None] * len(self.params))
             return
@@ -221,7 +221,7 @@ class _Step:
         set_gradients(self.params, [memory if kept else None for memory, kept in zip(self._memory, is_kept, strict=True)])
 
     def adopt_gradients(self) -> None:
-        """Copy `.grad` tensors that the user assigned between the calls of a step to the memory where gradients accumulate."""
+        """If the user assigned `.grad` between the calls of a step, copy it to the tensors in which gradients accumulate."""
         with torch.no_grad():
             for grad, memory in zip(self.gradients(), self._memory, strict=True):
                 if memory is not None and grad is not memory:

@@ -31,7 +31,10 @@ def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
 def _grouped(
     nodes: Sequence[Node], before: dict[Node, set[Node]], unsafe: Collection[Node], *, is_safe: bool
 ) -> list[list[Node]]:
-    """Group nodes into alternately capturable and uncapturable parts; the first is capturable if `is_safe`."""
+    """Group nodes into parts, capturable and uncapturable in turn; the first part is capturable if `is_safe`.
+
+    `unsafe` are the uncapturable nodes; `before` holds, for each node, the nodes that must run before it.
+    """
     parts: list[list[Node]] = []
     remaining, done = list(nodes), set[Node]()
     while remaining:
@@ -48,7 +51,7 @@ def _grouped(
 
 
 def _predecessors(gm: GraphModule, nodes: Sequence[Node]) -> dict[Node, set[Node]]:
-    """Return the nodes that must run before each node."""
+    """Return, for each node, the nodes that must run before it."""
     inside = set(nodes)
     before = {node: {source for source in node.all_input_nodes if source in inside} for node in nodes}
     random = [node for node in nodes if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]

@@ -1,4 +1,4 @@
-"""Plan the capture of a graph: how each input reaches the recording, and which nodes cannot be captured."""
+"""Plan how a graph is captured: which inputs are copied or read in place, and which nodes cannot be captured."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_s
 def plan_of(
     gm: GraphModule, part: Part, device: torch.device, sources: Sequence[str], saved_elsewhere: Collection[str]
 ) -> tuple[GraphPlan, dict[Node, Skip]]:
-    """Analyze a graph before it is compiled; return its plan, and the nodes that cannot be captured, each with the reason.
+    """Plan how a graph is captured; return the plan, and the nodes that cannot be captured, each with the reason.
 
-    `sources` are the Dynamo sources of its inputs, such as "L['x']", if known; `saved_elsewhere` the names of tensors that the
-    forward graph saved, but not in the memory of a recording.
+    `sources` are the Dynamo sources of the graph's inputs, such as "L['x']", if known. `saved_elsewhere` are the names of
+    tensors that were saved for the backward pass, but whose memory belongs to no recording (captured graph).
     """
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0
@@ -80,13 +80,13 @@ def plan_of(
 
 
 def with_changed_inputs(plan: GraphPlan, indices: Collection[int], **changes: Any) -> GraphPlan:
-    """Return the plan with `changes` to the fields of the inputs at these indices."""
+    """Return a copy of the plan in which the inputs at `indices` have the field values `changes`."""
     inputs = (replace(spec, **changes) if index in indices else spec for index, spec in enumerate(plan.inputs))
     return replace(plan, inputs=tuple(inputs))
 
 
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:
-    """Return how an input reaches a recording ("static", "dynamic", "scalar", ...), and the reason."""
+    """Classify the input `value` of a graph as "static", "dynamic", "scalar", ...; return the class and the reason."""
     if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
         return "scalar", "a number"
     if isinstance(value, torch.Generator):
@@ -99,10 +99,7 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
 
 
 def _is_untouched(node: Node, internal: Sequence[Any]) -> bool:
-    """Return whether the input `node` is used by no operator and is not in `internal`; it may be returned to the user.
-
-    `internal` are the outputs that AOTAutograd keeps, such as tensors saved for the backward pass.
-    """
+    """Return whether no operator uses the input `node`, and it is not in `internal`, the outputs that AOTAutograd keeps."""
     return all(user.op == "output" for user in node.users) and not any(output is node for output in internal)
 
 
@@ -119,7 +116,7 @@ def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device: torch.d
 
 
 def _why_unsafe(node: Node, opaque: Mapping[Node, GraphInput], device: torch.device) -> Skip | None:
-    """Return why a node cannot be captured, without its location; None if it can."""
+    """Return a Skip that says why a node cannot be captured, with no location set; None if it can be captured."""
     for source in node.all_input_nodes:
         if source in opaque:
             spec = opaque[source]

@@ -25,10 +25,10 @@ class Piece:
 
 
 def split(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, regenerated: Sequence[int] = ()) -> list[Piece]:
-    """Build a GraphModule from each list of nodes in `parts`, with its inputs and results.
+    """Build a GraphModule from each list of nodes in `parts`, and return them as `Piece`s.
 
-    Outputs of the whole graph after the first `user_outputs` are not returned to the user, but saved for backward.
-    `regenerated` are the indices of outputs of which AOTAutograd reads only the layout.
+    The first `user_outputs` outputs of the whole graph are returned to the user; the others are saved for the backward pass.
+    `regenerated` are the indices of outputs that AOTAutograd replaces by views of other tensors: it reads only their layout.
     """
     outputs = list(gm.graph.output_node().args[0])
     read = {node for index, node in enumerate(outputs) if isinstance(node, Node) and index not in regenerated}

@@ -1,1 +1,1 @@
-"""Recordings, each a captured graph with its memory: `recording`, its `inputs` and `outputs`, and the `cache`."""
+"""Capture, cache and replay recordings: a recording is a captured graph with the memory of its inputs and outputs."""

@@ -22,7 +22,7 @@ class ViewLayout(NamedTuple):
     is_neg: bool = False
 
     def of(self, argument: torch.Tensor) -> torch.Tensor:
-        """Return the view of an argument."""
+        """Return a view of `argument` that has this layout."""
         if self.dtype is None:
             return argument.as_strided(self.size, self.stride, argument.storage_offset() + self.offset)
         view = view_of_memory(argument, self.dtype, self.size, self.stride, self.offset)
@@ -30,7 +30,7 @@ class ViewLayout(NamedTuple):
 
 
 class OutputAlias(NamedTuple):
-    """A result of a graph that is one of its arguments, or a view of one: the index of the result and of the argument."""
+    """A result of a graph that is one of its arguments, or a view of one; `result` and `argument` are their indices."""
 
     result: int
     argument: int

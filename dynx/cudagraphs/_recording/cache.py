@@ -33,9 +33,9 @@ def close_all() -> None:
 class RecordingCache(Generic[R]):
     """The recordings of one graph or function, by a key of the scalars, addresses, layouts and state of their capture.
 
-    `max_recordings` and `on_limit` of `config` bound the cache. `what` and `names` name the function and the parts of a key in
-    messages. `lock` is held during each call, so that recordings are not closed meanwhile. `on_close`, a method that `close`
-    calls, is referenced weakly.
+    `max_recordings` and `on_limit` of `config` bound the cache. In messages, `what` is the name of the graph or function, and
+    `names` are the names of the parts of a key. The caller holds `lock` during each call, and `close` waits for it. `close`
+    also calls the method `on_close`, which is referenced weakly.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class RecordingCache(Generic[R]):
         if on_limit == "lru" and self._close_oldest():
             return True
         count = "1 recording" if limit == 1 else f"{limit} recordings"
-        text = f"{self._what} needs more than {count}: {self._what_changes(key)}"
+        too_many = f"{self._what} needs more than {count}: {self._what_changes(key)}"
         if on_limit == "error":
-            raise CaptureError(f"{text}\n  pass a larger max_recordings, or on_limit='eager'")
+            raise CaptureError(f"{too_many}\n  pass a larger max_recordings, or on_limit='eager' to run other calls uncaptured")
         if not self._has_warned or self._config.or_error:
             self._has_warned = True
-            count_skip(Skip(text, None, "pad sizes to a few (buckets), or pass a larger max_recordings", "limit"))
-            warn_or_raise(f"{text}\n  other calls run uncaptured; pass a larger max_recordings to record them", self._config)
+            count_skip(Skip(too_many, None, "pad sizes to a few (buckets), or pass a larger max_recordings", "limit"))
+            warn_or_raise(f"{too_many}\n  other calls run uncaptured; to record them, raise max_recordings", self._config)
         return False
 
     def _close_oldest(self) -> bool:

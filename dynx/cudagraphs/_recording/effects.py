@@ -14,7 +14,7 @@ from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in, bytes_of
 
 
 class Effects(NamedTuple):
-    """What a run returned or raised, and the bytes of memory that it wrote to and the RNG states, both after and before it."""
+    """The results or error of a run; and the RNG states and the memory that it wrote to, as copies before and after the run."""
 
     results: list[Any]
     written: Bytes
@@ -70,7 +70,7 @@ def text_of(error: Exception | None) -> str:
 
 
 def _difference(value: Any, actual: Any, varied: Any) -> str:
-    """Return how `actual` differs from `value`, ignoring elements in which `varied` differs from `value` too; "" if not."""
+    """Return how `actual` differs from `value`; "" if not. Elements that differ in `varied`, another such run, are ignored."""
     if not isinstance(value, torch.Tensor) or not isinstance(actual, torch.Tensor):
         is_same = type(value) is type(actual) and (value is actual or isinstance(value, torch.Tensor) or value == actual)
         return "" if is_same else f"{actual!r} instead of {value!r}"
@@ -85,7 +85,7 @@ def _difference(value: Any, actual: Any, varied: Any) -> str:
 
 
 def _count(expected: torch.Tensor | None, found: torch.Tensor | None, varied: torch.Tensor | None) -> int:
-    """Return in how many rows `found` differs from `expected`, not counting rows in which `varied` differs from `expected`."""
+    """Return how many rows of `found` differ from `expected`. Rows in which `varied` differs from `expected` do not count."""
     if expected is None or found is None or torch.equal(expected, found):
         return 0
     differ = (expected != found).any(1)

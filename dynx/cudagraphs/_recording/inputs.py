@@ -70,7 +70,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def own_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor to new memory with the same strides, for which kernels were compiled.
+    """Copy a tensor to new memory with the same strides, on which compiled kernels rely.
 
     A tensor that overlaps itself in another way than by `expand` gets other strides.
     """
@@ -84,7 +84,7 @@ def own_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copier(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """Return a function that copies this tensor as `own_copy` does; if the tensor is dense, its layout is read only here."""
+    """Return a function that copies this tensor as `own_copy` does, but reads the layout of a dense tensor only once."""
     if type(tensor) is not torch.Tensor or not is_dense(tensor):
         return partial(own_copy, tensor)
     allocate = allocator_like(tensor)
@@ -104,7 +104,7 @@ def _unexpanded(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Return whether elements may share memory: whether a stride is less than what dimensions with smaller strides span."""
+    """Return whether elements may share memory: if a stride is less than the extent of the dimensions with smaller strides."""
     below = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
         if size > 1 and stride < below:

@@ -28,14 +28,14 @@ class Results:
 
     Up to four dense results are cloned by memcpy nodes of the graph; if there are more, or some are not dense, all are cloned
     after the replay. Results in pinned memory and overlapping results are always cloned after the replay. Clones of
-    overlapping results overlap too, unless autograd sees them: it would not know that writing to one clone changes another.
+    overlapping results overlap too, unless autograd tracks them: it would not know that a write to one clone changes another.
     """
 
     def __init__(self, plan: GraphPlan, kind: OutputKind, *, clones_in_graph: bool) -> None:
         self._plan, self._kind, self._limit = plan, kind, FEW if clones_in_graph else 0
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
-        """Return the results that memcpy nodes of the graph copy; the target address of each node is set before each replay."""
+        """Return those of `outputs` that memcpy nodes of the graph clone; their target addresses are set before each replay."""
         return [outputs[index] for index in self._in_graph(outputs)]
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:
@@ -128,9 +128,9 @@ def _result_maker(
 ) -> Callable[[Clones], list[Any]]:
     """Return a function that takes the clones that the graph made, and returns the list of results of a replay.
 
-    The other arguments are indices of `outputs`, the recording's own results: those that the graph clones (`in_graph`), those
-    that torch clones after a replay (`by_hand`, in groups that share memory `grouped`), and those returned as aliases, which
-    raise if used after the next call (`guarded`) or do not (`unguarded`).
+    `outputs` are the recording's own results, the other arguments are indices of these. The graph clones `in_graph`. Torch
+    clones `by_hand` after a replay; the clones of a group in `grouped` share memory. `guarded` and `unguarded` are returned as
+    aliases; guarded aliases raise if they are used after the next call.
     """
     cloners = [(group, group_cloner([outputs[index] for index in group])) for group in grouped]
     single = [index for index in by_hand if not any(index in group for group in grouped)]

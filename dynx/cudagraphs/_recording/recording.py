@@ -202,7 +202,7 @@ def _capture_with_copies(
     pool: Any,
     forward: CapturedGraph | None,
 ) -> _Graph:
-    """Capture a graph with its own memory for inputs, which are copied before a replay or by memcpy nodes of the graph."""
+    """Capture a graph with memory of its own, to which inputs are copied before a replay or by memcpy nodes of the graph."""
     inputs = list(args)
     in_graph = copyable_in_graph(args, plan) if staging.kind == "memcpy_node" else ()
     staged = stage_inputs(inputs, plan, in_graph)
@@ -228,7 +228,7 @@ def _capture_with_copies(
 def _capture_patched(
     call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], staging: Staging, pool: Any
 ) -> _Graph:
-    """Capture a graph whose input pointers are set before each replay. Raises NotPatchable if they cannot be verified."""
+    """Capture a graph whose input pointers are set before each replay. Raises NotPatchable if this cannot be verified."""
     dynamic = plan.indices("dynamic")
     results = Results(plan, staging.outputs, clones_in_graph=True)
     aliases: list[OutputAlias] = []
@@ -259,8 +259,8 @@ def _without_aliases(
 ) -> tuple[Any, ...]:
     """Call the graph; replace each result that aliases an argument by None, and list it in `aliases`.
 
-    Not replaced, though they may alias an argument: tensors saved for the backward pass, and results of a backward graph or
-    of a graph that autograd differentiates.
+    Some results are never replaced, even if they alias an argument: tensors saved for the backward pass, and the results of a
+    backward graph or of a graph that autograd differentiates.
     """
     outputs = list(call(list(inputs)))
     may_alias = plan.part != "backward" and not plan.is_differentiated  # gradients may alias what the forward graph saved

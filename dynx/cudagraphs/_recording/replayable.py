@@ -23,9 +23,10 @@ class Replayable(Protocol):
         """Replay with the inputs `args`, and return the results."""
 
     def verify(self, uncaptured: Call, memory: Callable[[], Sequence[Any]], what: str, times: int) -> None:
-        """Compare the next replays with runs of `uncaptured`, which calls the function, and undoes what it assigns.
+        """Compare each of the next `times` replays with a call of `uncaptured`; messages call the recording `what`.
 
-        `memory` returns tensors besides the arguments to which compiled or custom kernels may write.
+        `uncaptured` runs the function and undoes its assignments to attributes and variables. `memory` returns the tensors,
+        besides the arguments, to which compiled or custom kernels may write.
         """
 
     def close(self) -> None:
@@ -41,7 +42,7 @@ class Replayable(Protocol):
 
     @property
     def may_return_arguments(self) -> bool:
-        """Whether a replay copies arguments or returns aliases of them, so it must not run under autograd."""
+        """Whether a replay copies arguments or returns aliases of them; if so, it must not run under autograd."""
 
     @property
     def kept_outputs(self) -> Sequence[torch.Tensor]:

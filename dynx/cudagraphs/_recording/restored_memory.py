@@ -1,4 +1,4 @@
-"""Undo what a call writes: recording a decoder with examples, for instance, must not advance its cache by one token."""
+"""Restore the memory that a call writes to: when a decoder is recorded with examples, its cache must not gain a token."""
 
 from __future__ import annotations
 

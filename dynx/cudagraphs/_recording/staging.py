@@ -38,7 +38,7 @@ def choose_staging(
 
 
 def _outputs(plan: GraphPlan, config: Config) -> tuple[OutputKind, str]:
-    """Return how results reach the caller, and why: as the configuration says, except where autograd keeps or changes them."""
+    """Return how results reach the caller, and why: as configured, unless autograd needs results that it can keep or change."""
     if plan.part == "backward":
         return "clone", "autograd keeps the first gradient and adds to it"
     if config.outputs == "static" and (plan.part == "forward" or plan.is_differentiated):

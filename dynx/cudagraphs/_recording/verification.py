@@ -35,7 +35,7 @@ Memory = Callable[[], Sequence[Any]]
 
 
 def verified(run: Run, uncaptured: Call, memory: Memory, what: str, times: int, kept: Sequence[Any] = ()) -> Run:
-    """Return a function like `run`, which compares its first replays with uncaptured runs of the same calls.
+    """Return a function that calls `run`, and compares the first replays with uncaptured runs of the same calls.
 
     Args:
         run: Replays the recording.
@@ -67,12 +67,12 @@ def verified(run: Run, uncaptured: Call, memory: Memory, what: str, times: int, 
 
 
 class Trial:
-    """An uncaptured run of a call, whose effects are undone.
+    """An uncaptured run of a call, with which a replay is compared; the effects of the run are undone.
 
     Args:
         function: The function to run uncaptured; it returns a list of results.
-        memory: Returns tensors to which its compiled or custom kernels may write, and generators that it may draw from; other
-            values are ignored.
+        memory: Returns a list of the tensors to which compiled or custom kernels of the function may write, and of the
+            `torch.Generator`s that it uses; other values in the list are ignored.
 
     Attributes:
         succeeded: Whether the run raised no exception.
@@ -107,7 +107,7 @@ class Trial:
         """Compare a replay of the same call, made after this run. Raises ReplayDiffers if results, memory or RNG states differ.
 
         Only the first `count` results of the uncaptured run are compared, None for all. Returns whether to compare later
-        replays: False, with a DynxWarning that says why, if the uncaptured run raised, or if two of them differ.
+        replays: False, with a DynxWarning, if the uncaptured run was out of memory, or a second one differs from it.
         """
         first = self._first._replace(results=self._first.results[:count])
         if isinstance(first.error, torch.OutOfMemoryError):
@@ -148,7 +148,7 @@ class Trial:
         ) from first.error
 
     def _depends_on_random_numbers(self, first: Effects, count: int | None) -> bool:
-        """Return whether another uncaptured run, with other random numbers, returns or writes other values than the first."""
+        """Return whether a run with other random numbers differs from the first, in its first `count` results or in memory."""
         first.before.put_back()
         other = self._run("zeros")
         return bool(list(differences(first, other._replace(results=other.results[:count], drawn=first.drawn))))
@@ -179,5 +179,5 @@ def _is_leaf(value: Any) -> bool:
 
 
 def _copies(results: Sequence[Any]) -> list[Any]:
-    """Return the results with copies of tensors, which may be views of memory that is restored."""
+    """Return the results with copies of their tensors, since these may be views of memory that is restored later."""
     return [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in results]

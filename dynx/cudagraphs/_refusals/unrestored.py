@@ -23,8 +23,8 @@ _STREAMS: tuple[type, ...] = (IOBase, *ProxyTypes)  # text files are iterators o
 def advanced_by(function: Callable[..., Any], *, is_checked: bool) -> str:
     """Return the type of an iterator, data loader or random number generator that a function refers to; "" if there is none.
 
-    If the state of objects is compared in each call (`is_checked`), objects whose state can be read are ignored: a function
-    that advances one is not recorded anyway.
+    `is_checked` is whether the state of objects is compared before each replay. If so, objects whose state can be read are
+    ignored: a function that advances one of them is not recorded.
     """
     for value in Search(function).objects:
         if _advances(value) and not (is_checked and reader_of_state(value) is not None):

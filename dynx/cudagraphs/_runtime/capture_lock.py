@@ -69,7 +69,7 @@ def exclusive_capture() -> Iterator[None]:
 def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], bool]) -> None:
     """Keep a `torch.cuda.CUDAGraph` alive until its owner is deleted and no capture is in progress, then destroy it.
 
-    `wait` waits until replays of the graph have ended, so that its memory can be reused; it returns False if it cannot now.
+    `wait` waits until replays of the graph have ended, so that its memory can be reused; it returns False if it must not wait.
     """
     _graphs[id(graph)] = graph, wait
     finalize(owner, _expire, id(graph)).atexit = False

@@ -32,7 +32,7 @@ class WorkspacesFreed(CaptureFailed):
 
 
 class CaptureStream:
-    """A CUDA stream used only for captures, with the memory pool of its cuBLAS workspaces, and the `order` of replays."""
+    """A CUDA stream used only for captures, its cuBLAS workspaces, and the `order` in which its graphs are replayed."""
 
     def __init__(self, device: int) -> None:
         self._device = device
@@ -52,7 +52,7 @@ class CaptureStream:
         """Raise WorkspacesFreed if workspaces of `make_workspaces` were freed during the capture that has ended."""
         if self._bytes_used and self._workspaces.bytes_used() < self._bytes_used:
             clear_workspaces()  # workspaces that the capture allocated are in memory that is freed with its graph
-            raise WorkspacesFreed("another thread freed cuBLAS workspaces in a capture (torch._C._cuda_clearCublasWorkspaces)")
+            raise WorkspacesFreed("another thread called torch._C._cuda_clearCublasWorkspaces() during a capture")
 
     def _multiply(self) -> None:
         with (

@@ -19,7 +19,7 @@ _COPIES = (*_CLONES, _ATEN.copy_.default, _ATEN._foreach_copy_.default)
 
 
 class RejectCpuOps(OperatorMode):
-    """A dispatch mode that raises CaptureFailed if an operator mutates, reads, or draws random numbers for CPU tensors.
+    """A dispatch mode that raises CaptureFailed if an operator mutates or reads CPU tensors, or draws numbers on the CPU.
 
     CPU tensors that Python code creates during a capture, such as `torch.tensor(2.0)`, are constants: the capture may read and
     mutate them, and later captures may read them, such as the capture of a backward pass for which they were saved. Copies
@@ -59,7 +59,7 @@ class RejectCpuOps(OperatorMode):
         return out
 
     def _check(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise CaptureFailed if an operator mutates or reads a CPU tensor that is not constant."""
+        """Raise CaptureFailed if an operator mutates or reads a CPU tensor that was not created by Python code in a capture."""
         schema = schema_of(operator)
         if schema is None:
             return  # a higher-order operator: what its body does is not known
@@ -68,10 +68,12 @@ class RejectCpuOps(OperatorMode):
         for argument, is_written, _ in effects_on(schema, args, kwargs):
             for tensor in (leaf for leaf in tensors_in(argument) if leaf.is_cpu and leaf.numel()):
                 if is_written and _address(tensor) not in self._constants:
-                    raise CaptureFailed(f"{operator} changes a CPU tensor, which a replay would not do\n  {_ADVICE}")
+                    raise CaptureFailed(f"{operator} changes a CPU tensor, and a replay would not\n  keep it on the device")
                 if is_read and not self._is_constant(tensor):
-                    value = "whose value at capture time every replay would use"
-                    raise CaptureFailed(f"{operator} reads a CPU tensor, {value}\n  {_ADVICE}")
+                    raise CaptureFailed(
+                        f"{operator} reads a CPU tensor, and every replay would use its value at capture time\n"
+                        "  keep the tensor on the device"
+                    )
 
     def _add_constants(self, tensors: list[torch.Tensor]) -> None:
         self._constants |= {_address(tensor): tensor for tensor in tensors}
@@ -81,12 +83,11 @@ class RejectCpuOps(OperatorMode):
         return address in self._constants or (address in _earlier_constants and _earlier_constants[address].is_alive())
 
 
-_ADVICE = "keep the tensor on the device"
 _earlier_constants: dict[int, WeakMemory] = {}  # constants of earlier captures, by the address of their memory
 
 
 def _remember(constants: list[torch.Tensor]) -> None:
-    """Remember the CPU constants of a capture, which later captures may read while their memory is alive."""
+    """Store the CPU tensors that Python code created in a capture: later captures may read them while they are alive."""
     for address in [address for address, memory in _earlier_constants.items() if not memory.is_alive()]:
         del _earlier_constants[address]
     _earlier_constants.update({_address(tensor): WeakMemory(tensor) for tensor in constants})

@@ -95,7 +95,7 @@ class CudaRuntime:
             return self._capture(function, sources, select_clones, pool, generators)
 
     def _capture(self, *how: Any) -> CudaCapturedGraph:
-        """Return a graph that `_capture_once` captures; try again if another thread freed the cuBLAS workspaces meanwhile."""
+        """Call `_capture_once` with the arguments `how`; try again if another thread freed cuBLAS workspaces meanwhile."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(WorkspacesFreed):
                 return self._capture_once(*how)
@@ -160,7 +160,7 @@ class CudaRuntime:
         )
 
     def _let_others_follow(self, stream: torch.cuda.Stream, caller: torch.cuda.Stream) -> None:
-        """Make later work of the caller, and later replays, wait for the capturing stream, on which torch resets RNG states."""
+        """Make the caller's stream and later replays wait for the capturing stream, on which torch resets RNG states."""
         assert self._stream is not None
         for used in {stream, self._stream.stream}:  # `recover` uses the second
             caller.wait_stream(used)
@@ -211,10 +211,7 @@ _ATTEMPTS = 3  # to capture: in a later one, padding in node parameters and the 
 
 
 class CudaCapturedGraph:
-    """A captured and instantiated CUDA graph.
-
-    `order` is that of the replays of all graphs that share memory or workspaces with this graph.
-    """
+    """A captured and instantiated CUDA graph; `order` is the StreamOrder of all graphs that share its memory or workspaces."""
 
     def __init__(
         self,
@@ -285,4 +282,4 @@ class CudaCapturedGraph:
 
 
 def _raise_closed() -> None:
-    raise CaptureFailed("a captured graph was replayed after its recording was closed")
+    raise CaptureFailed("a captured graph was replayed after close() had released it\n  call the function again")

@@ -6,9 +6,9 @@ the capture. An activation checkpoint saves the offset in the forward graph and 
 generator has another offset when the backward graph is replayed. So the backward graph is captured with a generator state of
 its own; each replay sets it to the state before the last replay of the forward graph.
 
-A seed that the captured function sets would be set once, in the capture, and not in replays. In a capture, torch raises if a
-seed is set that differs from that of the generator, and ignores the same seed. So in captures generators have a random seed,
-which no function sets. It has no effect on replays, which use the seed that the generator has at that time.
+If the captured function sets a seed, the capture has to fail, since replays would not set it. Torch raises only if that seed
+differs from the seed of the generator. So generators get a random seed during captures, which the function will not happen to
+set. It has no effect on replays, which use the seed that the generator has at that time.
 
 See `CUDAGeneratorImpl` in torch: `get_offset` raises in a capture, while `get_state` does not. If the offset is 0 at the end of
 a capture, a replay does not set the seed and offset that kernels read, even if the graph draws numbers (torch 2.11).
@@ -33,7 +33,7 @@ class DrawWatch(OperatorMode):
     Args:
         generators: The generators that are registered with the graph, first the default generator of the device.
         begin: The offset at the beginning of the capture; for a backward pass that may repeat draws of the forward pass, an
-            offset after all draws of the forward pass.
+            offset after all of these draws, so that only repeated draws have smaller offsets.
 
     Attributes:
         offsets: The offset before each draw.
@@ -119,12 +119,12 @@ class Draws:
     Args:
         generators: First a generator that shares the state of the default generator in the capture, then the registered
             generators.
-        watch: The draws from the default generator.
+        watch: The dispatch mode that noted the draws from the default generator during the capture.
         end: The offset of the default generator at the end of the capture.
 
     Attributes:
         after: The first offset after all numbers that the graph draws; 0 if it draws none.
-        start: Seed and offset of the default generator before the last replay; stored only by the function of `noting_start`.
+        start: Seed and offset of the default generator before the last replay; set only by replays through `noting_start`.
     """
 
     def __init__(self, generators: Sequence[torch.Generator], watch: DrawWatch, end: int) -> None:
@@ -135,14 +135,14 @@ class Draws:
 
     @property
     def are_bare(self) -> bool:
-        """Whether replays neither read nor advance a generator."""
+        """Whether replays need no random number generator: the graph draws nothing, and only the default one is registered."""
         return not self.offsets and not self.end and len(self.generators) == 1
 
     def repeat(self, forward: Draws) -> set[bool]:
-        """Return a set that holds, for each draw of this graph, whether it repeats a draw of the forward pass.
+        """Return whether the draws of this graph repeat draws of the forward pass, as the set of the answers for each draw.
 
-        The set is {True} if all draws do, {False} if none does, {True, False} if some do, and empty if there are no draws.
-        It is {True} too for a graph without draws that restores an offset.
+        The set is {True} if all draws do, {False} if none does, {True, False} if only some do. For a graph without draws, it is
+        {True} if the graph restores an offset, else empty.
         """
         return {offset < forward.after for offset in self.offsets} or ({True} if self.was_restored else set())
 
@@ -157,7 +157,7 @@ class Draws:
         return replay_and_note
 
     def drawing_again(self, replay: Callable[[], None], forward: Draws) -> Callable[[], None]:
-        """Return a function that replays the graph with the random numbers of the last replay of the forward pass."""
+        """Return a function that replays the graph with the random numbers that the forward pass drew in its last replay."""
         generator = self.generators[0]
 
         def replay_again() -> None:
@@ -168,7 +168,7 @@ class Draws:
         return replay_again
 
     def advancing(self, replay: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that replays the graph, and restores the generator's offset if the captured function did."""
+        """Return a function that replays the graph, and restores the offset if the captured function drew and restored it."""
         if self.end or not self.offsets:
             return replay
         generator = self.generators[0]

@@ -36,7 +36,7 @@ def is_available() -> bool:
 
 
 class Context(threading.local):
-    """A CUDA context (a CUcontext), which a thread that has none must enter, since driver calls crash without one."""
+    """A CUDA context (a CUcontext). A thread without a current context must `enter` it, since driver calls would crash."""
 
     is_entered = False  # by this thread
 
@@ -108,7 +108,7 @@ def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None
 
 
 def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], offset: int) -> SetAddresses:
-    """Return a function that sets the addresses at an offset in the memcpy nodes of captured copies, for the next replays."""
+    """Return a function that sets, for the next replays, the sources or targets (`offset`) of the memcpy nodes of `copies`."""
     found = find_copies(_memcpy_nodes(executable.graph.raw_cuda_graph()), copies) if copies else []
     setters = [_address_setter(executable, index, node, params, offset) for index, (node, params) in enumerate(found)]
     if len(setters) == 1:
@@ -122,7 +122,7 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], off
 
 
 def _address_setter(executable: ExecutableGraph, index: int, node: Any, params: Any, offset: int) -> SetAddresses:
-    """Return a function that sets one address of a memcpy node to that of the tensor at `index`."""
+    """Return a function that takes tensors, and sets the source or target (`offset`) of a memcpy node to that at `index`."""
     context = current_context()
     set_params = memcpy_setter(executable, node, params, context)
     cell = ctypes.c_uint64.from_address(int(params.getPtr()) + offset)
@@ -149,12 +149,12 @@ def _address_setter(executable: ExecutableGraph, index: int, node: Any, params: 
 
 
 def memcpy_setter(executable: ExecutableGraph, node: Any, params: Any, context: Context) -> Callable[[], int]:
-    """Return a function that sets the parameters of a memcpy node in the executable graph, and returns the driver's error."""
+    """Return a function that copies `params` to a memcpy node of the executable graph, and returns the driver's error code."""
     return bound("cuGraphExecMemcpyNodeSetParams", executable, node, params.getPtr(), context.handle)
 
 
 def bound(function: str, executable: ExecutableGraph, *arguments: Any) -> Callable[[], int]:
-    """Return a driver function with its arguments; each call reads the pointer anew, since instantiation changes it."""
+    """Bind a driver function to its arguments; each call reads the executable graph's pointer, which instantiation changes."""
     call = getattr(ctypes.PyDLL("libcuda.so.1"), function)
     call.argtypes, call.restype = [ctypes.c_void_p] * (1 + len(arguments)), ctypes.c_int
     return partial(call, executable.pointer, *(_pointer(int(argument)) for argument in arguments))

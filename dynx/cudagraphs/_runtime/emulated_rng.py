@@ -9,13 +9,13 @@ from dynx.errors import CaptureFailed
 
 
 class RngStates:
-    """RNG states of the CPU in a capture: those of the forward pass, the state at the beginning, and the state after each draw.
+    """The CPU RNG states that a captured function may restore, as `torch.utils.checkpoint` does before recomputation.
 
-    The captured function may restore any of these states, as `torch.utils.checkpoint` does before recomputation.
+    They are the states of the forward pass, the state at the beginning of the capture, and the state after each draw.
 
     Attributes:
-        final_index: Index of the state at the end of a capture.
-        last: The state at the end of a capture or replay.
+        final_index: Index of the state at the end of the capture.
+        last: The state at the end of the capture, or of the replay that these states belong to.
     """
 
     def __init__(self, forward: RngStates | None) -> None:
@@ -27,10 +27,10 @@ class RngStates:
         self.final_index = self._begin
 
     def record_draw(self, before: torch.Tensor) -> int | None:
-        """Append the current RNG state if it differs from `before`, the state before an operator: the operator drew numbers.
+        """Append the current RNG state if the last operator drew random numbers; `before` is the state before that operator.
 
-        Returns the index of `before`; None if the operator drew no numbers. Raises CaptureFailed if `before` is none of the
-        states that are known, since a seed was set; or if some draws repeat those of the forward pass, and others do not.
+        Returns the index of `before`; None if no numbers were drawn. Raises CaptureFailed if `before` is not among the stored
+        states, since a seed was set; or if some draws repeat those of the forward pass, and others do not.
         """
         if torch.equal(before, torch.get_rng_state()):
             return None
@@ -47,7 +47,8 @@ class RngStates:
     def end(self, outside: torch.Tensor) -> None:
         """Store the RNG state at the end of the capture. Raises CaptureFailed if a seed was set during the capture.
 
-        `outside` is the state before the capture, which code of torch in another thread may have restored meanwhile.
+        `outside` is the RNG state before the capture. If nothing was drawn, this state may be current again at the end: torch
+        may have restored it in another thread.
         """
         self.last = torch.get_rng_state()
         if not self._drawn and torch.equal(self.last, outside):

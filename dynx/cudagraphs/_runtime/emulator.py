@@ -83,7 +83,7 @@ class Emulator:
             except CaptureFailed:
                 raise
             except RuntimeError as error:  # such as out of memory, as for CUDA
-                raise failure_of(error, "the emulated capture") from error
+                raise failure_of(error, "the capture in dynx's emulator of CUDA graphs") from error
             finally:
                 torch.clear_autocast_cache()
                 torch.set_rng_state(rng_state)
@@ -106,9 +106,9 @@ class Emulator:
         captured = self.capture(lambda _: function(own_inputs), select_clones=select_clones, pool=pool)
         own_storages = [_storage(tensor) for tensor in own_inputs]
         if any(_storage(output) in own_storages for output in tensors_in(captured.outputs)):
-            raise NotPatchable("an output of the graph aliases an input")
+            raise NotPatchable("an output of the graph aliases an input, so its address cannot be patched")
         if captured.uses_memory_of(inputs):
-            raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
+            raise NotPatchable("the captured function also reads an argument's tensor through a global, attribute or closure")
         captured.patch_inputs(own_inputs)
         rng_state = torch.get_rng_state()
         captured.set_sources([tensor.clone() for tensor in inputs])
@@ -116,7 +116,7 @@ class Emulator:
         captured.replay()
         if not torch.equal(rng_state, torch.get_rng_state()):
             torch.set_rng_state(rng_state)
-            raise NotPatchable("the graph draws random numbers")
+            raise NotPatchable("the graph draws random numbers, so patched pointers cannot be verified by replaying it")
         return captured
 
 
@@ -175,14 +175,14 @@ class EmulatedGraph:
         _fill_with_garbage(allocated, integers=0)  # 0 for integers: the capture of the backward pass may index with them
 
     def patch_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Make replays read the tensors of `set_sources` instead of these inputs, which are filled with garbage."""
+        """Make replays read the tensors of `set_sources` instead of `inputs`, which are filled with garbage to detect reads."""
         self._patched_inputs = [_storage(tensor) for tensor in inputs]
         _fill_with_garbage(inputs)
 
     def check_reads(self) -> None:
-        """Raise CaptureFailed if an operator reads memory that no recorded operator allocated and that has been freed.
+        """Raise CaptureFailed if an operator reads a freed tensor that Python code created: a replay could not create it again.
 
-        A CUDA capture fails too: it does not copy from CPU memory that is not pinned, such as that of a `torch.tensor`.
+        CUDA rejects this too: a capture cannot copy `torch.tensor(data)` to the device, since its memory is not pinned.
         """
         for step in self._steps or ():
             if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
@@ -205,10 +205,10 @@ class EmulatedGraph:
         self._targets = list(tensors)
 
     def _check_layouts(self, copies: Sequence[int], fixed_end: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Raise CaptureFailed if the layout of a tensor, set as one end of a captured copy, differs from that of the other end.
+        """Raise CaptureFailed if a tensor cannot replace the source or target of a captured copy, since its layout differs.
 
-        `fixed_end` is the index of the other end, which stays as captured, in the arguments of `copy_`: 0 for the target, 1 for
-        the source.
+        `copies` are the indices of the captured `copy_` operators, one for each tensor. `fixed_end` is the index of the operand
+        that is not replaced: 0 for the target, 1 for the source.
         """
         assert self._steps is not None
         for index, tensor in zip(copies, tensors, strict=True):
@@ -219,12 +219,12 @@ class EmulatedGraph:
     def replay(self) -> None:
         steps, sources, targets = self._steps, self._sources, self._targets
         if steps is None:
-            raise CaptureFailed("a captured graph was replayed after its recording was closed")
+            raise CaptureFailed("a captured graph was replayed after close() had released it\n  call the function again")
         if get_ident() in capturing_threads:
             raise CaptureFailed("a graph was replayed while another graph was captured in the same thread")
         with torch.no_grad():
             if (len(self._patched_inputs) or len(self._copies)) > len(sources) or len(self._clones) > len(targets):
-                raise CaptureFailed("a graph was replayed before its sources or targets were set for this call")
+                raise CaptureFailed("a graph was replayed before its input and output tensors were set for this call")
             patched = dict(zip(self._patched_inputs, sources, strict=True)) if self._patched_inputs else {}
             copy_args = {index: (steps[index].args[0], source) for index, source in zip(self._copies, sources, strict=False)}
             copy_args |= {index: (target, steps[index].args[1]) for index, target in zip(self._clones, targets, strict=True)}
@@ -255,8 +255,8 @@ class EmulatedGraph:
     def forget_freed(self) -> None:
         """Let later captures in the pool reuse the memory of intermediate tensors that nothing outside of this graph uses.
 
-        Called at the end of each capture in the pool. A tensor that an autograd function keeps as an attribute of `ctx`, for
-        example, is used outside of the graph.
+        Called at the end of each capture in the pool. A use outside of the graph is, for example, an attribute of the `ctx` of
+        an autograd function.
         """
         uses = {_storage(tensor): uses_of_memory(tensor) for tensor in self._intermediates}
         self._kept = {storage for storage in self._kept if uses.get(storage, 0) > self._own_uses[storage]}
@@ -283,7 +283,7 @@ class EmulatedGraph:
 
 
 class _Recorder(OperatorMode):
-    """A dispatch mode that records the operators of a capture, and the contents of their arguments' memory before it."""
+    """A dispatch mode that records the operators of a capture, and copies their arguments' memory to restore it later."""
 
     def __init__(self, forward: RngStates | None, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
@@ -297,7 +297,7 @@ class _Recorder(OperatorMode):
         kwargs = kwargs or {}
         check_generators(operator, args, kwargs, self._generators)
         if _reads_a_value(operator, args):
-            raise CaptureFailed(f"{operator} reads a value of a tensor, which is not computed during a capture")
+            raise CaptureFailed(f"{operator} reads a value of a tensor, but a capture computes no values")
         if operator is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
             self.constants[_storage(args[0])] = args[0], args[0].clone()
         if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self.constants:
@@ -338,14 +338,14 @@ def _tags(operator: Any) -> Container[torch.Tag]:
 
 
 def _with_current_layout(values: Any) -> Any:
-    """Return values with tensors detached, so that operators such as squeeze_ do not change the layouts that are recorded."""
+    """Return `values` with detached tensors, whose sizes and strides in-place operators such as squeeze_ cannot change."""
     return tree_map_only(torch.Tensor, lambda tensor: tensor.detach(), values)
 
 
 def _to_weak(arguments: Any, kept: Set[int]) -> Any:
-    """Return arguments with weak references instead of tensors that are in none of the storages at the addresses `kept`.
+    """Replace tensors in an operator's arguments by weak references, except in storages whose addresses are in `kept`.
 
-    Empty tensors, which have no memory, are replaced by new tensors.
+    Quantized tensors are not replaced. Empty tensors, which have no memory to refer to, are replaced by new empty tensors.
     """
 
     def weak(tensor: torch.Tensor) -> Any:
@@ -357,7 +357,7 @@ def _to_weak(arguments: Any, kept: Set[int]) -> Any:
 
 
 def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
-    """Return arguments with tensors instead of weak references; `patched` maps addresses of patched inputs to new inputs."""
+    """Replace weak references in an operator's arguments by tensors; `patched` maps addresses of captured to new inputs."""
     return tree_map_only(WeakMemory, lambda memory: _tensor_at(memory, patched), arguments)
 
 

@@ -24,7 +24,7 @@ from dynx.records import Location
 
 
 class Failure(NamedTuple):
-    """The text and line of a CaptureFailed to raise, and another text for the case that the function caught torch's error."""
+    """The text and user line of a CaptureFailed; `text_if_caught` replaces the text if the function caught torch's error."""
 
     text: str
     location: Location | None
@@ -39,10 +39,10 @@ class Failure(NamedTuple):
 class NameFailures(OperatorMode):
     """A dispatch mode that notes the first operator that fails in a capture, and the user's line.
 
-    It has to be entered after other modes, to see their errors. An error that the function catches is a failure too: after it,
-    the function may not compute what it computes in eager code. `is_invalidated` returns whether an operator has invalidated
-    the capture without an error. It is None for the emulator: what that rejects raises CaptureFailed, so any other error that
-    the function catches is raised in eager code too.
+    Enter it after other modes, so that it sees their errors. On exit, it raises CaptureFailed if the function caught the error:
+    in eager code, the operator might not fail. `is_invalidated` returns whether an operator has invalidated the capture without
+    an error. In the emulator, `is_invalidated` is None, and only a caught CaptureFailed is raised: an operator that raises any
+    other error also fails in eager code.
     """
 
     def __init__(self, is_invalidated: Callable[[], bool] | None = None) -> None:
@@ -63,9 +63,12 @@ class NameFailures(OperatorMode):
             self.first = self.first or Failure(text, call_site(), caught)
             raise
         if self._is_invalidated is not None and self._is_invalidated():
-            raise self._refusal(f"{operator} cannot be captured: it invalidates the capture")
+            raise self._refusal(f"{operator} cannot be captured: after it, CUDA reports that the capture is invalid")
         if any(isinstance(leaf, torch.Tensor) and leaf.layout in _SPARSE for leaf in tree_leaves(out)):
-            raise self._refusal(f"{operator} {_MAKES_SPARSE}")
+            raise self._refusal(
+                f"{operator} makes a sparse tensor, and a replay could not change how many elements it has\n"
+                "  use dense tensors, for example nn.Embedding(sparse=False)"
+            )
         return out
 
     def _refusal(self, text: str) -> CaptureFailed:
@@ -83,14 +86,10 @@ class NameFailures(OperatorMode):
 
 
 _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
-_MAKES_SPARSE = (
-    "makes a sparse tensor, and a replay could not change how many elements it has"
-    "\n  use dense tensors, for example nn.Embedding(sparse=False)"
-)
 
 
 def failure_of(error: BaseException, what: str) -> CaptureFailed:
-    """Return the CaptureFailed for an error that no operator raised, such as that of `torch.cuda.synchronize`."""
+    """Return a CaptureFailed "`what` failed" for an error that no operator raised, such as that of `torch.cuda.synchronize`."""
     while error.__context__ is not None:  # the first exception of the chain caused the error at the end of the capture
         error = error.__context__
     calls = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
@@ -104,6 +103,6 @@ def first_line(error: BaseException) -> str:
 
 
 def _seeding() -> set[CodeType]:
-    """Return the code objects of torch's functions that set seeds; not of Dynamo's wrappers, which all have the same code."""
+    """Return the code objects of torch's functions that set seeds, unwrapped: Dynamo's wrappers all share one code object."""
     on_cuda = torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.seed, torch.cuda.seed_all, torch.cuda.set_rng_state
     return {inspect.unwrap(function).__code__ for function in (torch.manual_seed, torch.seed, *on_cuda)}

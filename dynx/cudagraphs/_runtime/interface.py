@@ -15,7 +15,7 @@ MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`
 
 
 def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
-    """Select no outputs: as the argument `select_clones` of a capture, let the graph clone none of its outputs."""
+    """Return no outputs: with this `select_clones`, a captured graph clones none of its outputs."""
     return ()
 
 
@@ -49,13 +49,13 @@ class CapturedGraph(Protocol):
 
         Args:
             run: Copies inputs, replays the graph and returns the results.
-            tensors: Memory outside of the pool that `run` uses.
+            tensors: Tensors that `run` uses whose memory is not in the graph's pool.
         """
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Let graphs that are captured later in the same memory pool reuse the memory of outputs.
+        """Let graphs that are captured later in the same memory pool reuse the memory of the outputs `tensors`.
 
-        Outputs in memory outside of the pool are left as they are. From now on, only clones of the outputs may be read.
+        The caller must not read these outputs afterwards, only clones of them. Outputs outside of the pool are not changed.
         """
 
     def raw_cuda_graph(self) -> int:
@@ -69,7 +69,7 @@ class CapturedGraph(Protocol):
 
 
 class Runtime(Protocol):
-    """What captures functions as graphs and replays them on one device: CUDA, or the emulator."""
+    """A runtime captures functions as graphs on one device and replays them: with CUDA graphs, or with the emulator."""
 
     device: torch.device
 

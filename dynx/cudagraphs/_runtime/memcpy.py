@@ -21,7 +21,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def spread_copies(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """Return copies of tensors in new memory, at distances from each other and in an order that depend on the seed."""
+    """Return copies of tensors in new memory; the seed determines their order in memory and the gaps between them."""
     rng, copies, gaps = random.Random(seed), dict[int, torch.Tensor](), list[torch.Tensor]()
     for index in rng.sample(range(len(tensors)), len(tensors)):
         tensor = tensors[index]
@@ -57,7 +57,7 @@ def find_copies(node_at: Mapping[Addresses, Node], copies: Sequence[Copy]) -> li
     """
     expected = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
     if missing := [str(index) for index, addresses in enumerate(expected) if addresses not in node_at]:
-        raise CopiesNotFound(f"some copies of inputs or outputs have no memcpy node in the graph: number {', '.join(missing)}")
+        raise CopiesNotFound(f"the graph has no memcpy node for the copies of the tensors with indices {', '.join(missing)}")
     return [node_at[addresses] for addresses in expected]
 
 

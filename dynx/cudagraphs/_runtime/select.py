@@ -34,8 +34,8 @@ def select_runtime(
 ) -> Runtime | None:
     """Return the runtime of a configuration; None if `runtime="auto"` and there is no CUDA device.
 
-    The other arguments are of the CUDA runtime. None is the current device, pools that are created as needed, and streams that
-    are used only for captures (one for each calling stream).
+    The other arguments are for the CUDA runtime. By default it uses the current device, creates memory pools as needed, and
+    captures on streams of its own, one for each stream on which calls are made.
     """
     if config.runtime == "emulator":
         return Emulator()

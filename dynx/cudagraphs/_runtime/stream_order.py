@@ -36,7 +36,7 @@ class StreamOrder:
         self.lock = RLock()
 
     def follow(self, stream: int) -> None:
-        """Make the stream with this handle wait for all work so far on the stream `last`, and store it as `last`."""
+        """Make the stream with this handle wait for all work so far on the stream `last`; then store the handle as `last`."""
         if self.last is not None and self.last != stream:
             event = torch.cuda.Event()
             event.record(self._stream(self.last))
@@ -59,7 +59,7 @@ class StreamOrder:
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
         """Return a function that makes the current stream wait for earlier replays, then calls `run`, which replays a graph.
 
-        Once the memory of `tensors`, which `run` uses, is freed, it is reused only after the work on all streams that used it.
+        `run` uses `tensors`. When they are freed, their memory is not reused until the streams that used them have finished.
         """
         get_current, lock, known = self._current, self.lock, {self._current()}
         latest: int | None = None

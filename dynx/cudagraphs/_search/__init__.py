@@ -1,1 +1,1 @@
-"""What a function uses: modules, tensors and values, found by the names in its code."""
+"""Find the modules, tensors and other values that a function uses, by the names in its code."""

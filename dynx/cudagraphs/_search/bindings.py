@@ -1,4 +1,4 @@
-"""What a function reads by name: tensors, numbers, text, functions, and the names that lead to modules."""
+"""Find and compare what a function reads by name: tensors, numbers, text, functions, and the names that lead to modules."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Key = tuple[tuple[Hashable, ...], ...]
 
 
 class Bindings(Search):
-    """A search for the values that a function reads by name at present, besides the attributes of modules."""
+    """The values that a function reads by name at present, besides attributes of modules, and a check whether they change."""
 
     def key(self) -> Key:
-        """Return a hashable key of the values that the names have; if a name gets another value, the key differs."""
+        """Return a hashable key of the values that the function reads; if a name gets another value, the key differs."""
         return tuple(
             tuple(None if (edge.owner, edge.name, index) in self.skipped else identity_of(value) for index, value in values)
             for edge, values in ((edge, enumerate(edge.values)) for edge in self.edges)
@@ -34,7 +34,7 @@ class Bindings(Search):
         return list(map(_code, self.functions))
 
     def held(self) -> list[Any]:
-        """Return the values that the names have: while they are held, no other object gets the same id."""
+        """Return the values that the function reads: while the caller holds them, no other object gets the id of one."""
         return [
             value
             for edge in self.edges
@@ -43,14 +43,14 @@ class Bindings(Search):
         ]
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return the tensors among the values, each once."""
+        """Return the tensors that the function reads, each once."""
         return list({id(value): value for value in self.held() if is_tensor(value)}.values())
 
     def check(self, watched: Collection[int]) -> Callable[[], bool] | None:
-        """Return a predicate that is true while the names have the same values; None if there is nothing to compare.
+        """Return a predicate that is true while names in the code have the same values; None if there is nothing to compare.
 
-        It compares neither the classes of objects, nor the code of functions, nor names in the `watched` dicts (by id), which
-        the caller compares as a whole.
+        It compares neither the classes of objects nor the code of functions. `watched` are ids of dicts that the caller
+        compares as a whole: names in these are left out.
         """
         reads = _reads([edge for edge in self.edges if edge.scope is None or id(edge.scope) not in watched])
         are_absent = absence_check([absent for absent in self.absent.values() if id(absent[0]) not in watched])
@@ -73,10 +73,10 @@ _code = attrgetter("__code__")
 
 
 def state_read_by(value: Any) -> str:
-    """Return the name of something changeable that a function, class or Enum member reads; "" if there is nothing.
+    """Return the name of a value that may change and on which a function, class or Enum member depends; "" if there is none.
 
-    This is a variable that the function or a method of the Enum reads, or an attribute of the class. Variables whose values
-    are Python modules, functions or classes are ignored.
+    A function depends on the variables that it reads, except those whose values are Python modules, functions or classes. An
+    Enum member depends on the variables that its methods read, a class on its attributes.
     """
     if isinstance(value, Enum):
         methods = (item for base in type(value).__mro__ if owner_of_class(base) == "user" for item in vars(base).values())

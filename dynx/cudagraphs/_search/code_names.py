@@ -1,4 +1,4 @@
-"""The signature of a callable, the names that code reads and assigns, and the functions that a callable wraps."""
+"""Read the code of callables: their signature, the functions that they wrap, and the names that code reads and assigns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__")) -> frozenset[str]:
-    """Return the names of attributes in the code of these methods of a class, and in that of methods that this code names."""
+    """Return the names of attributes that these methods of a class use, also through other methods that their code names."""
     bases = _bases(kind)
     names, pending = set[str](), frozenset(methods)
     while pending:
@@ -92,7 +92,7 @@ def functions_of_class(kind: type) -> list[FunctionType]:
 
 
 def where_assigned(name: str, functions: Iterable[FunctionType]) -> str:
-    """Return " (file:line in function)", where one of the functions assigns a name or a dict's element; "" if none does."""
+    """Return the line that assigns a variable, attribute or dict item, as " (file:line in function)"; "" if there is none."""
     for code in (code for function in functions for code in _codes(function.__code__) if name):
         if code.co_filename == "<string>":  # code that dataclass or namedtuple generated
             continue

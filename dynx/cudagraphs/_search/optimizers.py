@@ -1,4 +1,4 @@
-"""The parameter groups and the state of optimizers, and what they hold: dicts, containers in these, objects, tensors."""
+"""List what optimizers hold: parameter groups, state, the containers nested in these, other objects, and tensors."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def states_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
 
 
 def dicts_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
-    """Return the dicts in which optimizers keep numbers and tensors: state, groups, defaults, attributes of parameters."""
+    """Return the dicts in which optimizers keep values: `state`, groups, `defaults`, and the `__dict__` of each parameter."""
     own = [*states_of(optimizers), *states_of_params(optimizers), *groups_of(optimizers), *defaults_of(optimizers)]
     return [*own, *attributes_of_params(optimizers)]
 
 
 def containers_of(optimizers: Optimizers) -> list[Any]:
-    """Return the dicts of `dicts_of`, and the dicts, lists and deques nested in them."""
+    """Return the dicts in which optimizers keep values (see `dicts_of`), and the dicts, lists and deques nested in them."""
     found, pending = dict[int, Any](), list[Any](dicts_of(optimizers))
     while pending:
         container = pending.pop()
@@ -48,13 +48,13 @@ def containers_of(optimizers: Optimizers) -> list[Any]:
 
 
 def nested_containers(optimizers: Optimizers) -> list[Any]:
-    """Return the dicts, lists and deques nested in the dicts of `dicts_of`, without the lists of parameters."""
+    """Return only what is nested in the optimizers' dicts: dicts, lists and deques, without the lists of parameters."""
     own = {*map(id, dicts_of(optimizers)), *(id(group["params"]) for group in groups_of(optimizers))}
     return [container for container in containers_of(optimizers) if id(container) not in own]
 
 
 def objects_in(optimizers: Optimizers) -> list[Any]:
-    """Return the elements of the containers of `containers_of`, without containers, tensors, numbers and text."""
+    """Return the other objects in the containers of optimizers: neither containers, tensors, numbers nor text."""
     values = (
         value
         for container in containers_of(optimizers)

@@ -37,7 +37,7 @@ def content_reader(container: Any) -> Callable[[], Values]:
 
 
 def used_reader(container: Any) -> Callable[[], Values]:
-    """Return a function that reads the length of a container and the modules and tensors in it, for long containers."""
+    """Return a function that reads the length of a long container, and only its modules and tensors, to save time."""
     if isinstance(container, dict):
         keys = sorted((key for key, value in tuple(container.items()) if is_used(value)), key=_sort_key)
         return lambda: (len(container), *map(container.get, keys))
@@ -69,9 +69,9 @@ def slot(descriptor: Any, owner: Any) -> Values:
 
 
 def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool] | None:
-    """Return a predicate that is true while each dict lacks the names with which `absent` pairs it; None if there are no names.
+    """Return a predicate that is true while no dict in `absent` has one of the names paired with it; None without names.
 
-    A dict keeps the order in which names were added: while its length and its last name are the same, no name was added.
+    A dict keeps the order of its names: if its length and its last name are as in the check before, no name was added.
     """
     absent = [(scope, names) for scope, names in absent if names]
     if not absent:
@@ -95,7 +95,7 @@ def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool
 
 
 def _ends_of(scopes: Sequence[Scope]) -> tuple[list[Scope], list[int], list[str]]:
-    """Return the dicts that are not empty, the length of each dict, and the last name in each that is not empty."""
+    """Return what `absence_check` compares: the non-empty dicts, all lengths, the last name in each non-empty one."""
     full = [scope for scope in scopes if scope]
     return full, list(map(len, scopes)), _last_of(full)
 

@@ -4,9 +4,9 @@ The search follows variables, attributes of objects and classes, lists and dicts
 function uses are searched in the same way. In modules and objects of libraries, such as the models of transformers, the search
 follows what the code of their classes names: a model's `config`, or the tensors that `update` assigns in a key-value cache. In
 torch's optimizers, schedulers and gradient scalers, whose code is not searched, it follows all attributes. The library that
-defines an optimizer is searched like the user's code. Names without a value are recorded: a name that gets a value later may
-hide another. Not followed: names that are computed, as by `getattr(owner, name)` with a variable, functions of other libraries,
-and in containers of more than a hundred elements everything but modules and tensors.
+defines an optimizer is searched like the user's code. Names without a value are recorded too: one that gets a value later may
+hide a variable of the same name. The search does not follow computed names, as in `getattr(owner, name)` with a variable, nor
+functions of other libraries. In containers of more than a hundred elements, it follows only modules and tensors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HIDDEN = "the state"  # of an object without attributes
 
 
 class Edge(NamedTuple):
-    """A reference from an object to values, which the search followed."""
+    """A reference that the search followed: a variable, attribute or the elements of an object, with the values found."""
 
     owner: int  # id of the object
     name: str  # of the attribute or variable; "" for a closure variable or the elements of a container
@@ -70,14 +70,14 @@ class Search:
 
     Args:
         function: Where the search begins.
-        skipped: Names that are not followed, as pairs (id of a dict, name), and values of an `Edge` that `Bindings` does not
-            compare, as (owner, name, index).
+        skipped: What the caller leaves out: names that are not followed, as pairs (id of a dict, name), and values of an
+            `Edge` that are not compared, as (owner, name, index of the value).
 
     Attributes:
         modules: The modules that were found, without submodules of these.
-        edges: The references to values that the function reads, and those that lead to modules or to such values; without
-            attributes of modules.
-        absent: By id of a dict or class: the dict or the class's attributes, and names in the code that are missing from it.
+        edges: The references to values that the function reads, and the references that lead to these values or to modules.
+            Attributes of modules are not among them.
+        absent: Names in the code that a dict or class lacks, by its id: pairs of the dict (of class attributes) and the names.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
         optimizers: The optimizers among these objects.
@@ -121,7 +121,7 @@ class Search:
         self.edges = [edge for edge in self._edges if id(edge) in is_read or any(id(value) in leading for value in edge.values)]
 
     def _is_checked(self, edge: Edge) -> bool:
-        """Return whether a recording depends on a reference's values; attributes of modules are checked separately."""
+        """Return whether the values of a reference are compared before a replay; those of modules are compared elsewhere."""
         owner = self._visited.get(edge.owner, self._kinds.get(edge.owner))
         if _has_own_check(owner):
             return False
@@ -130,12 +130,12 @@ class Search:
         return not all(is_module(value) or is_of_library(value) for value in edge.values)
 
     def _is_read(self, value: Any) -> bool:
-        """Return whether the function reads a value itself: a tensor, a number, text, or a function that it calls."""
+        """Return whether a value found in a library's class is compared: a tensor, number, text, or a function to search."""
         kind = type(value)
         return is_tensor(value) or kind in PLAIN or (kind is FunctionType and self._is_followed(value))
 
     def _leading_to(self, addresses: list[int]) -> set[int]:
-        """Return the ids in `addresses`, and those of the objects through which the search reached these objects."""
+        """Return `addresses`, which are ids of objects, and the ids of all objects through which the search reached these."""
         owners = dict[int, list[int]]()
         for edge in self._edges:
             for value in edge.values:
@@ -148,7 +148,7 @@ class Search:
         return leading
 
     def _follow(self, owner: Any, name: str, read: Callable[[], Values], scope: Scope | None = None) -> None:
-        """Add the values that `read` returns to the search, with an Edge by which later calls can read them again."""
+        """Search the values that `read` returns, and add an Edge with `read`, so that later calls can read and compare them."""
         values = read()
         self._edges.append(Edge(id(owner), name, values, read, scope, type(owner).__name__))
         self._queue += values
@@ -262,7 +262,7 @@ class Search:
                 self._follow(value, slot.__name__, partial(readers.slot, slot, value))
 
     def _names_in_class(self, kind: type) -> frozenset[str]:
-        """Return the names of attributes in a class's methods, as far as the code searched so far names these methods."""
+        """Return the names of attributes used in those methods of a class that are named in the code searched so far."""
         if kind not in self._names_of:
             is_searched = module_of(kind).partition(".")[0] not in _NOT_SEARCHED
             self._names_of[kind] = names_of_class(kind, self.names | self._names_of_objects) if is_searched else frozenset()
@@ -285,7 +285,7 @@ class Search:
             self._visit_class(kind, self.names - _MAKING)
 
     def _visit_class(self, kind: type, names_in_code: Set[str]) -> None:
-        """Search the attributes and methods of a class and its bases that have one of these names, or that Python calls."""
+        """Search the attributes of a class and its bases in `names_in_code`, and special methods of users' classes."""
         if type(kind) is not type:
             self._follow_constant(kind, type(kind))
         if issubclass(kind, Enum):
@@ -324,7 +324,7 @@ class Search:
         self._visited |= visited
 
     def _is_followed(self, function: FunctionType) -> bool:
-        """Return whether to search a function: the user's, in the first function's file, or in an optimizer's library."""
+        """Return whether to search a function: the user's, of the first function's module, or of an optimizer's library."""
         owner, library = owner_of_file(function.__code__.co_filename)
         is_same_file = owner not in ("torch", "dynx") and any(function.__globals__ is scope for scope in self._scopes)
         return is_same_file or owner == "user" or library in self._libraries
@@ -396,10 +396,7 @@ def _common(scope: Scope, names: Set[str]) -> list[str]:
 
 
 def _has_own_check(owner: Any) -> bool:
-    """Return whether the attributes of an object need no check by name.
-
-    Those of nn.Modules and their classes are checked separately; those of Python modules of libraries do not change.
-    """
+    """Return whether `owner` is an nn.Module, its class, or a module of a library, whose attributes are not checked here."""
     return is_of_library(owner) or is_module(owner) or (_is_class(owner) and issubclass(owner, nn.Module))
 
 

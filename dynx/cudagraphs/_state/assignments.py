@@ -29,8 +29,8 @@ class Place(NamedTuple):
 
     Attributes:
         values: The dict of the object's attributes, or the container.
-        text: How messages name an assigned element; "" for an attribute, which is named by its own name.
-        keeps_objects: Whether tensors, or objects with tensors, that a capture assigns may stay: replays write to their memory.
+        text: How messages name an assigned element; "" for attributes, which messages call by their names.
+        keeps_objects: Whether tensors, and objects with tensors, that a capture assigns may stay: replays update their memory.
         is_shared: Whether other threads may assign to `values` during the capture.
     """
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | None:
-    """Return the attributes of an object, or the elements of a dict, list or deque, as a Place.
+    """Return a Place with the attributes of an object, or with the elements of a dict, list or deque, and with these flags.
 
     Returns None for objects of dynx, and for objects without a `__dict__`, such as sets and tuples.
     """
@@ -55,10 +55,10 @@ def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | Non
 
 
 class Assignments:
-    """A snapshot of attributes, containers and variables before a capture, with which they are compared after it.
+    """A snapshot, before a capture, of what the function may assign; it finds and undoes what the capture assigned.
 
-    Shallow copies of `places` are kept. `variables` are globals, closure variables and attributes of classes that the
-    function's code may assign, and `names` those of attributes that it assigns.
+    `places` are attributes and elements, which are copied. `variables` are globals, closure variables and attributes of
+    classes that the function's code may assign. `names` are the names of the attributes that this code assigns.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Assignments:
         return self
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Return the context manager in which the function runs, which records what memory operators read."""
+        """Return the context manager in which to run the function: it records the addresses of the arguments of operators."""
         return self._read
 
     def settle(self) -> str:
-        """If the function assigned what a replay would not, undo all assignments and return the names; else return ""."""
+        """Return the names of assignments that a replay would not repeat, or ""; if there are any, undo all assignments."""
         names = [name for place, before in self._before for name in self._refused(place, before)]
         for variable, before in self._variables:
             change = _Change(variable.path, before, variable.get())
@@ -103,7 +103,7 @@ class Assignments:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop the snapshot, which the captured function would keep alive."""
+        """Drop the snapshot, so that its values are freed although the captured function refers to this object."""
         self._before, self._variables, self._read = [], [], _ReadMemory()
 
     def _refused(self, place: Place, before: Any) -> Iterator[str]:
@@ -119,7 +119,7 @@ class Assignments:
         return any(map(self._read.has, tensors_in(value)))
 
     def _is_own(self, place: Place, before: Any, change: _Change) -> bool:
-        """Return whether the function made a change, not another thread."""
+        """Return whether the captured function made a change, rather than another thread."""
         if not place.is_shared:
             return True
         if holds_tensors(change.new):
@@ -159,7 +159,7 @@ def _assign(values: Any, before: Any) -> None:
 
 
 class _ReadMemory(OperatorMode):
-    """A dispatch mode that records the addresses of the arguments of operators."""
+    """A dispatch mode that records the addresses of tensors that are passed to operators."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class _ReadMemory(OperatorMode):
         return operator(*args, **(kwargs or {}))
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Return whether an operator had an argument in the memory of a tensor."""
+        """Return whether an operator that ran in this mode had an argument in the memory of `tensor`."""
         return _has_memory(tensor) and _address(tensor) in self._addresses
 
 

@@ -33,7 +33,7 @@ def unchanged(dicts: Dicts) -> Predicate:
 
 @cache
 def _notices_changes(method: Callable[[Dicts], Predicate]) -> bool:
-    """Return whether a method detects attribute assignments, also by bytecode that the interpreter has specialized."""
+    """Return whether predicates of `method` detect attribute assignments, even by specialized bytecode of CPython."""
 
     class Owner:
         number = 0
@@ -92,7 +92,7 @@ def _watched(dicts: Dicts) -> Predicate:
 
 
 def _forget(flag: int, addresses: Sequence[int]) -> None:
-    """Remove the entries of a deleted flag. Its dicts keep calling the watcher, which then finds no flag."""
+    """Remove a deleted flag, given by its id, from the flags that changes of the dicts at `addresses` clear."""
     for address in addresses:
         flags = _flags.get(address, {})
         flags.pop(flag, None)

@@ -39,7 +39,7 @@ class State(Protocol):
         """Return a hashable key of the state; equal states have equal keys."""
 
     def held(self) -> Any:
-        """Return the objects whose ids are in the key: while they are held, no other object gets the same id."""
+        """Return the objects whose ids `key` contains: while the caller holds them, no other object gets the same id."""
 
     def predicate(self) -> Callable[[], bool]:
         """Return a fast predicate that is true while the state is unchanged."""
@@ -52,15 +52,15 @@ class State(Protocol):
         return Assignments(())
 
     def begin_capture(self) -> None:
-        """Store, before a capture, values of attributes and containers that no predicate checks, to compare them later."""
+        """Before a capture, store the attributes and elements that are excluded from checks; `end_capture` compares them."""
         return
 
     def end_capture(self) -> bool:
-        """Check in later calls the values that `begin_capture` stored and the capture did not assign; return whether any."""
+        """Include the stored values in later checks, except those that the capture assigned; return whether there are any."""
         return False
 
     def changed_by_call(self, before: Key) -> str:
-        """Return a text that names what a call of the function changed since the key `before`; "" if it changed nothing."""
+        """Return a text that names what a call changed; "" if nothing. `before` is the key before the call."""
         return self.difference(before, after) if (after := self.key()) != before else ""
 
 
@@ -109,7 +109,7 @@ class Used:
         self.dicts = [attributes for _, attributes in self.owned]
 
     def attributes(self) -> list[dict[str, Any]]:
-        """Return the dicts of the modules' attributes, without attributes that are not checked."""
+        """Return the dicts of the modules' attributes, without the names that are excluded from checks."""
         skipped = self.bindings.skipped
         if not skipped:
             return self.dicts
@@ -137,7 +137,7 @@ class ModuleState(State):
     """The state of the modules that a function uses, of their classes, of names that it reads, and of settings of torch.
 
     The state of a module is its attributes and the contents of containers and objects in them, addresses of tensors,
-    submodules and hooks. `others` are modules that are checked too; `device_type` is that whose autocast state is checked.
+    submodules and hooks. `others` are further modules to check; the autocast state of `device_type` is checked too.
     """
 
     _keeps_objects, _is_shared = False, True  # see `Place`: what a capture may assign, and whether other threads may do so
@@ -192,7 +192,7 @@ class ModuleState(State):
         return predicate_of([self.compared()], self._device_type)
 
     def compared(self) -> Compared:
-        """Return the values that `predicate` compares."""
+        """Return the values that must not change before a replay; `predicate` compares them."""
         used = self._used()
         tensors = list(filter(has_address, self._tensors(used)))
         checks = [] if (is_bound := used.bindings.check(set(map(id, used.dicts)))) is None else [is_bound]
@@ -265,7 +265,7 @@ def _without(values: list[Any], ids: set[int]) -> list[Any]:
 
 
 class GradState(ModuleState):
-    """The state of modules, with grad mode and the `requires_grad` of parameters and buffers."""
+    """The same as ModuleState, and also grad mode and the `requires_grad` of parameters and buffers."""
 
     def key(self) -> Key:
         return (*super().key(), torch.is_grad_enabled())
@@ -318,9 +318,9 @@ def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Chan
 
 
 def _text_of(used: Used, edge: Edge) -> str:
-    """Return the name of the variable, attribute or element to which `edge` refers, for messages.
+    """Return how messages name the variable, attribute or element to which `edge` refers.
 
-    After it, in parentheses, a line where the name is assigned, or for an element the variable that holds its container.
+    The name is followed, in parentheses, by a line that assigns it, or for an element by the variable that holds its container.
     """
     if edge.name:
         return f"{edge}{where_assigned(edge.name, used.bindings.functions)}"

@@ -63,7 +63,7 @@ def layouts_of(optimizers: Optimizers) -> Hashable:
 
 
 def compared(optimizers: Optimizers) -> Compared:
-    """Return what is compared in each call: parameter groups, state and `step` of the optimizers; step hooks must be absent."""
+    """Return what must not change before a replay: groups, state and `step` of the optimizers; step hooks must be absent."""
     held = [*(optimizer.param_groups for optimizer in optimizers), *(group["params"] for group in groups_of(optimizers))]
     nested = [(container, _hashable(container)) for container in nested_containers(optimizers)]
     checks = [_has_its_own(optimizer) for optimizer in optimizers]
@@ -81,7 +81,7 @@ def compared(optimizers: Optimizers) -> Compared:
 
 
 def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
-    """Return a predicate: whether an optimizer still has the same dicts in `state` and `param_groups` and the same `step`."""
+    """Return a predicate that is true while `state`, `param_groups` and `step` of an optimizer refer to the same objects."""
     state, groups, own = optimizer.state, optimizer.param_groups, vars(optimizer).get
     values, members, step = list(state.values()), list(groups), own("step")
 

@@ -1,4 +1,4 @@
-"""The settings of torch that Python code and operators read: autocast, default dtype, determinism, precision, modes."""
+"""Read the settings of torch on which results depend: autocast, default dtype, determinism, precision, active modes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def process_key(device_type: str) -> Hashable:
 
 
 def settings_of(device_type: str) -> tuple[Hashable, ...]:
-    """Return the settings of `process_key`, without modes, in less than a microsecond."""
+    """Return the settings on which results depend, such as autocast on `device_type`, but no modes, in under a microsecond."""
     return (
         torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None,
         torch.get_default_dtype(),

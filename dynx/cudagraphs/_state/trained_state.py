@@ -16,16 +16,16 @@ from dynx.cudagraphs._state.module_state import ModuleKey, ModuleState, Used, ch
 class TrainedState(ModuleState):
     """The state of modules that a training step trains.
 
-    Attributes of modules and elements of containers to which each step assigns tensors, or objects that hold tensors, are not
-    checked. They keep the tensors of the capture, whose memory replays overwrite. What only the first step assigned is checked
-    like everything else.
+    Each step may assign tensors, or objects that hold tensors, to attributes of modules and elements of containers. These are
+    not checked: they keep the tensors of the capture, whose memory replays overwrite. What only the first step assigned is
+    checked like everything else.
     """
 
     _keeps_objects = True
     _before_capture: Mapping[Hashable, Any] = {}  # the values that are not checked, by location
 
     def is_checked(self, value: Any) -> bool:
-        """Return whether a value is a module whose state is checked."""
+        """Return whether a value is a module whose state is compared before each replay."""
         return any(value is module for module in self._used().modules)
 
     def begin_capture(self) -> None:
@@ -52,9 +52,9 @@ class TrainedState(ModuleState):
         return {place: found[place] for place in skipped if place in found}
 
     def changed_by_call(self, before: Key) -> str:
-        """Return the name of a number, module or setting that a call changed, or "".
+        """Return the name of a number, module or setting that a call changed; "" if there is none.
 
-        Attributes and elements that got a tensor, or an object with tensors, are not checked any more.
+        Attributes and elements to which it assigned a tensor, or an object with tensors, are excluded from later checks.
         """
         old, new, used = ModuleKey(*before), ModuleKey(*self.key()), self._used()
         changed = list(changes_of(used, old, new))
@@ -82,5 +82,5 @@ class StepState(TrainedState):
         return list({id(optimizer): optimizer for optimizer in found}.values())
 
     def where_assigned(self, name: str) -> str:
-        """Return " (file:line in function)", where `step` assigns a name or a dict's element; "" if it does not."""
+        """Return the line of `step` that assigns a name or dict item, as " (file:line in function)"; "" if there is none."""
         return where_assigned(name, self._used().bindings.functions)

@@ -31,10 +31,10 @@ class TrainingKey(NamedTuple):
 
 
 class TrainingState(State):
-    """The state of a training step: modules that the loss uses, parameters, optimizer and scaler.
+    """The state of a training step: the modules that the loss uses, the parameters, the optimizer and the scaler.
 
-    `optimizer` is None if this part of an accumulated step does not call it; `begins` is whether the part is the first, which
-    resets gradients. `others` are modules that own parameters and that are not found by the names in the code of the loss.
+    A step may accumulate gradients over several calls: `begins` is whether a call is the first, which resets gradients, and
+    `optimizer` is None in all calls but the last. `others` are modules that own parameters, but are not named in the loss.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TrainingState(State):
             check_optimizer(optimizer, named if is_outer else None, self._scaler if is_outer else None)
 
     def is_checked(self, value: Any) -> bool:
-        """Return whether a value is a module whose state is checked."""
+        """Return whether a value is a module whose state is compared before each replay."""
         return self._modules.is_checked(value)
 
     def held(self) -> Any:
@@ -143,7 +143,7 @@ class TrainingState(State):
         return predicate_of([*parts, optimizer_state.compared(optimizers)] if optimizers else parts, self._device.type)
 
     def _own(self) -> Compared:
-        """Return what is compared in each call besides modules and optimizers: the parameters and the scaler."""
+        """Return what must not change before a replay besides modules and optimizers: the parameters and the scaler."""
         params, need, has_hooks = self._params, list(map(needs_gradient, self._params)), gradient_hooks_check(self._params)
         checks = [lambda: list(map(needs_gradient, params)) == need and not has_hooks()]
         if frozen := self._frozen_with_gradients():

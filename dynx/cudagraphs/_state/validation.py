@@ -21,11 +21,11 @@ _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
 def check_for_training(config: Config) -> None:
-    """Raise UsageError for the options that only `fast_path` or inference supports: buckets and `params="patch"`."""
+    """Raise UsageError for the options that a training step does not support: `buckets` and `params="patch"`."""
     if config.params == "patch":
-        raise UsageError("params='patch' works only for graphs without gradients\n  leave it out")
+        raise UsageError("params='patch' works only for graphs without gradients\n  leave out params=")
     if config.buckets:
-        raise UsageError("buckets work only with cudagraphs.fast_path\n  leave them out")
+        raise UsageError("buckets work only with cudagraphs.fast_path\n  leave out buckets")
 
 
 def check_numbers(accumulate: int, clip_grad_norm: float | None) -> None:
@@ -54,21 +54,21 @@ def named_params(params: Iterable[Any]) -> list[Named]:
 
 
 def check_examples(examples: Sequence[Any], device: torch.device | None) -> None:
-    """Raise UsageError for an optimizer, scaler or Config among the examples, and for tensors on another device."""
+    """Raise UsageError if the examples contain an optimizer, scaler or Config, or a tensor on another device than `device`."""
     for example in examples:
         if isinstance(example, (torch.optim.Optimizer, torch.amp.GradScaler, Config)):
             kind = type(example).__name__
-            raise UsageError(f"a {kind} is among the examples\n  pass it by keyword: optimizer=, scaler= or config=")
+            raise UsageError(f"a {kind} was passed as an example\n  pass it by keyword: optimizer=, scaler= or config=")
     for leaf in tree_leaves(examples):
         if device is not None and isinstance(leaf, torch.Tensor) and leaf.device != device:
-            raise UsageError(f"a tensor among the examples is on {leaf.device}, not on {device}\n  move it to {device}")
+            raise UsageError(f"an example argument is on {leaf.device}, not on {device}\n  move it to {device}")
 
 
 def check_parameters(named: Sequence[Named], device: torch.device) -> None:
     """Raise UsageError for the first parameter that a replay could not train."""
     for name, param in named:
         if why := _why_not_trainable(param, device):
-            raise UsageError(f"parameter {name} {why}")
+            raise UsageError(f"the backward pass cannot be captured: parameter {name} {why}")
 
 
 def _why_not_trainable(param: torch.Tensor, device: torch.device) -> str:
@@ -89,42 +89,42 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
     for module in modules:
         for name, buffer in module.named_buffers():
             if buffer.requires_grad:
-                why = "recordings compute gradients of parameters only"
-                raise UsageError(f"buffer {name} requires grad, but {why}\n  make it a parameter")
+                raise UsageError(f"buffer {name} requires grad, but only parameters get gradients\n  make it a parameter")
         for name, submodule in module.named_modules():
             if name and has_hooks(submodule):
-                advice = "remove it, or register it on the outer module"
-                raise UsageError(f"submodule {name} has a hook, which a replay would not call\n  {advice}")
+                raise UsageError(
+                    f"submodule {name} has a hook, which a replay would not call\n  remove it, or set it on the outer module"
+                )
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | None, scaler: Any, accumulate: int = 1) -> None:
     """Raise UsageError if the step of the optimizer cannot be captured.
 
-    `named` are the parameters that may get gradients; None for an optimizer inside of another optimizer.
+    `named` are the parameters that may get gradients, None for an inner optimizer; `accumulate` counts the calls per step.
     """
     kind = type(optimizer).__name__
     if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
-        raise UsageError("gradients that accumulate over calls are dense, which SparseAdam does not accept\n  use accumulate=1")
+        raise UsageError("with accumulate above 1, gradients are dense, which SparseAdam rejects\n  use accumulate=1")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise UsageError("LBFGS calls the loss as often as it needs to, which a replay cannot do\n  use another optimizer")
     if step_hooks_check([optimizer])():
         raise UsageError(f"{kind} has step hooks, which a replay would not call\n  remove the hooks")
     passed = None if named is None else {id(param) for _, param in named}
     for number, group in enumerate(optimizer.param_groups):
-        what, on_cuda = f"{kind} (group {number})", any(param.is_cuda for param in group["params"])
-        counts_on_cpu = f"{what} counts its steps on the CPU, which cannot be captured"
+        optimizer_group, on_cuda = f"{kind} (group {number})", any(param.is_cuda for param in group["params"])
         if on_cuda and group.get("capturable") is False:
-            raise UsageError(f"{counts_on_cpu}\n  create it with capturable=True")
+            raise UsageError(f"{optimizer_group} counts its steps in a CPU tensor\n  create it with capturable=True")
         for name, value in group.items():
             if on_cuda and isinstance(value, torch.Tensor) and value.device.type == "cpu":
-                raise UsageError(f"{name} of {what} is on the CPU\n  create it on the device, or pass a number")
+                raise UsageError(
+                    f"the tensor {name} of {optimizer_group} is on the CPU\n  create it on the device, or pass a number"
+                )
         if on_cuda and any(tensor.device.type == "cpu" for tensor in tensors_in_state([optimizer], group["params"])):
-            raise UsageError(f"{counts_on_cpu}\n  use an optimizer that has capturable=True")
+            raise UsageError(f"{optimizer_group} counts its steps on the CPU\n  use an optimizer that has capturable=True")
         if passed is not None and any(id(param) not in passed for param in group["params"] if param.requires_grad):
-            raise UsageError(f"{what} has parameters that were not passed to train_step\n  pass all of them")
+            raise UsageError(f"{optimizer_group} has parameters that were not passed to train_step\n  pass all of them")
     if scaler is not None and not takes_found_inf(optimizer):
-        why = f"the scaler checks on the CPU whether {kind} may step, which cannot be captured"
-        raise UsageError(f"{why}\n  create the optimizer with fused=True")
+        raise UsageError(f"the scaler checks on the CPU whether {kind} may step\n  create the optimizer with fused=True")
 
 
 def check_wrappers(named: Sequence[Named]) -> None:
@@ -132,5 +132,5 @@ def check_wrappers(named: Sequence[Named]) -> None:
     params = {id(param) for _, param in named}
     for wrapper in (value for value in gc.get_objects() if issubclass(type(value), _WRAPPERS)):
         if any(id(param) in params for param in wrapper.parameters()):
-            owner = f"a {type(wrapper).__name__}, whose hooks a replay does not run"
-            raise UsageError(f"the parameters belong to {owner}\n  use torch.compile instead")
+            kind = type(wrapper).__name__
+            raise UsageError(f"the parameters belong to a {kind}, whose hooks a replay skips\n  use torch.compile instead")

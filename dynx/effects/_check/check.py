@@ -153,7 +153,7 @@ def _settings(program: Program) -> Mapping[str, bool]:
 
 
 def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
-    """Return one graph break per line and reason: Dynamo reports a break again if it also compiles the inlined frame."""
+    """Return one graph break per line and reason: Dynamo reports one twice if it inlines a function and also compiles it."""
     return {(one.location.own, one.reason): one for one in reversed([*breaks])}.values()
 
 

@@ -45,7 +45,7 @@ def _plain(path: str, eager: str, compiled: str, kind: DiffKind, call: int) -> D
 
 
 def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:
-    """Yield the differences of two calls in exception, objects (class and value), output on stdout, RNG states, gradients."""
+    """Yield the differences between two calls: exception, objects (class and value), stdout, RNG states and gradients."""
     yield from _of_errors(eager.error, compiled.error, call)
     yield from _of_facts(eager, compiled, call, tolerance)
     if eager.output != compiled.output:
@@ -110,7 +110,7 @@ def is_below(path: str, outer: str) -> bool:
 
 
 def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) -> tuple[DiffKind, str] | None:
-    """Compare class and value of one object on both sides; return the kind of difference and a text for tensors, or None."""
+    """Return how an object differs after an eager and a compiled call: the kind, and for tensors a text; None if equal."""
     if eager is None or compiled is None:
         return ("sharing" if "memory" in (getattr(eager, "kind", ""), getattr(compiled, "kind", "")) else "missing"), ""
     if eager.kind != compiled.kind or eager.kind in ("same", "memory"):
@@ -125,7 +125,7 @@ def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) ->
 
 
 def _numbers(fact: Fact | None) -> torch.Tensor | None:
-    """Return the value of a fact as a new tensor if it is a tensor, a float or a complex number, else None."""
+    """Return the tensor, float or complex number in a `Fact` as a new tensor; None if the `Fact` contains another value."""
     if fact is not None and fact.kind == "tensor":
         return fact.value.clone()
     return torch.tensor(fact.value) if fact is not None and isinstance(fact.value, (float, complex)) else None
@@ -167,7 +167,7 @@ def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tole
 
 
 def _is_equal(eager: torch.Tensor, compiled: torch.Tensor) -> bool:
-    """Return whether all elements are equal, faster than `assert_close`; False for subclasses, sparse tensors, rare dtypes."""
+    """Return whether elements are equal, faster than `assert_close`; always False for subclasses, sparse and rare dtypes."""
     is_plain = all(type(tensor) is torch.Tensor and tensor.layout is torch.strided for tensor in (eager, compiled))
     return is_plain and eager.dtype is compiled.dtype and eager.dtype in _COMPARABLE and torch.equal(eager, compiled)
 

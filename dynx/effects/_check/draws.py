@@ -52,7 +52,7 @@ class ReplayDraws(TorchDispatchMode):
             return operator(*args, **(kwargs or {}))
         recorded, drawn = self._draws.pop(0)
         if recorded is not operator:
-            raise ValueError(f"the random operator {operator} ran where {recorded} was recorded")
+            raise ValueError(f"expected the random operator {recorded}, as in the recorded run, but {operator} ran")
         if operator is torch.ops.aten.native_dropout.default:
             values, p, _ = args
             return values * drawn[1] / (1 - p if p < 1 else 1), drawn[1]

@@ -40,7 +40,7 @@ _SET_BY_DYNAMO, _MOVED_BY_DYNAMO = "capturable", "step"
 
 
 class Fact(NamedTuple):
-    """The class and value of the object at a path, or an earlier path that has the same object or tensor memory."""
+    """What is compared of the object at a path: its class and value, or the earlier path of the same object or memory."""
 
     cls: str
     value: Any  # a number or text; the keys or the length of a container; a tensor; another path
@@ -54,7 +54,7 @@ Facts = dict[str, Fact]
 class Description:
     """The facts (class and value) of all objects that are reachable from `roots`, and the tensors among them.
 
-    `functions` are described without closure, defaults and attributes, because these are roots themselves.
+    `roots` are objects by path. They contain the closures, defaults and attributes of `functions`, which are left out here.
     """
 
     def __init__(self, roots: Mapping[str, Any], functions: Iterable[FunctionType] = ()) -> None:

@@ -32,9 +32,9 @@ _LOCAL = re.compile(r"^L\['(\w+)'\]")
 
 
 def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tuple[Diff, ...]:
-    """Return the differences; to those without a line, add the line of the side effect that mutated the object, if known.
+    """Add a line to each difference that has none: the line of the side effect that mutated the object, if it is known.
 
-    The `FrameEffects` among the records of the compilations list the side effects.
+    `records` describe the compilations of `fn`; the `FrameEffects` among them list the side effects with their lines.
     """
     unwrapped = unwrap(fn)
     effects = [(path, effect) for effect in _effects(records) for path in _paths_of(effect, unwrapped)]
@@ -42,9 +42,9 @@ def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tup
 
 
 def _effects(records: Iterable[Record]) -> Iterator[Effect]:
-    """Yield the side effects whose line is known, in the order in which `_line_of` prefers the later ones.
+    """Yield the side effects whose line is known: those that compiled code performs, then, in reverse order, the lost ones.
 
-    Effects that the compiled code performs come first; then the lost ones, which it does not perform, in reverse order.
+    `_line_of` prefers the last one: the first lost effect, that is, the first mutation that compiled code does not perform.
     """
     found = [effect for record in records if isinstance(record, FrameEffects) for effect in record.effects]
     known = [effect for effect in found if effect.location is not None]
@@ -53,10 +53,10 @@ def _effects(records: Iterable[Record]) -> Iterator[Effect]:
 
 
 def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | None:
-    """Return the line of the side effect that best fits the object at `path`; None if no effect fits.
+    """Return the line of the side effect that changed the object at `path`; None if no effect did.
 
-    An effect on the object fits best, then one on the nearest object that contains it, then one on an object inside of it. Of
-    several that fit equally, the last one is taken.
+    `effects` are pairs of path and side effect. An effect on the object itself is preferred, then one on the nearest object
+    that contains it, then one on an object inside of it. If several are equally near, the last one is taken.
     """
     above = [(len(source), index) for index, (source, _) in enumerate(effects) if source == path or is_below(path, source)]
     below = [(0, index) for index, (source, _) in enumerate(effects) if is_below(source, path)]

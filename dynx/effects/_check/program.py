@@ -30,14 +30,14 @@ class Program(NamedTuple):
     aligns_random_numbers: bool = True
 
     def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
-        """Return a `Side` that calls the function eagerly, in new copies of arguments and variables (`World`)."""
+        """Return a `Side` that calls the function eagerly, on new copies of all that it uses, from the RNG states `random`."""
         world = self._world(in_double=in_double)
         return Side(world, world.fn, random, self.changed_at)
 
     def compiled(self, backend: Any, random: dict[str, Any], stack: ExitStack) -> Side:
-        """Return a `Side` that calls the compiled function, in new copies of arguments and variables (`World`).
+        """Return a `Side` that calls the compiled function, on new copies of all that it uses, from the RNG states `random`.
 
-        Until `stack` closes, the user's functions have copies of their code objects, to which the new cache entries belong.
+        Until `stack` closes, the user's functions have copies of their code objects: the originals get no cache entries.
         """
         world = self._world()
         stack.enter_context(_own_code(world.functions))
@@ -71,7 +71,7 @@ def _own_code(functions: Iterable[FunctionType]) -> Iterator[None]:
 
 
 def _copied(code: CodeType, copies: dict[CodeType, CodeType]) -> CodeType:
-    """Return a copy of a code object, with copies of the code objects of its inner functions."""
+    """Return a copy of a code object and of the code objects inside it; `copies` has those that were copied before."""
     if code not in copies:
         constants = (_copied(each, copies) if isinstance(each, CodeType) else each for each in code.co_consts)
         copies[code] = code.replace(co_consts=tuple(constants))

@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
     gradients: dict[str, torch.Tensor] | str  # of leaf tensors, by path; an error message if there are none
 
     def errors(self) -> Iterator[str]:
-        """Yield the error messages, if there are any: that of the call, and that of computing the gradients."""
+        """Yield the messages of errors, if any: the exception that the call raised, and the error of computing gradients."""
         if self.error is not None:
             yield self.error.message
         if isinstance(self.gradients, str):
@@ -70,10 +70,10 @@ class Outcome(NamedTuple):
 
 
 class Side:
-    """One side of a check: calls the eager or the compiled function in a world, and keeps the RNG states between calls.
+    """One side of a check: calls the eager or the compiled function on the copies in a `World`, and keeps the RNG states.
 
-    `call` is the world's copy of the function, compiled or not; `random` the states of the random number generators before the
-    first call; `changed_at` the index of the call before which `change` is called, None if the check has no `change`.
+    `call` is the copy of the function, compiled or not; `random` has the states of the random number generators before the
+    first call; `changed_at` is the index of the call before which the user's function `change` is called, None if none is.
     """
 
     def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any], changed_at: int | None = None) -> None:
@@ -82,7 +82,7 @@ class Side:
         world.enter_context(self._context)
 
     def run(self, index: int) -> Outcome:
-        """Make the call with this index, preceded by `change` if it is due, and return the outcome of the call."""
+        """Make the call with this index and return its outcome; before call `changed_at`, call the user's function `change`."""
         if index == self._changed_at:
             self._change()
         call = self.world.calls[index]
@@ -111,8 +111,9 @@ class Side:
             except Exception as error:
                 where = _raised(error).location
                 at = f"\n  at {where}" if where is not None else ""
-                raised = f"change raised {type(error).__name__}: {error}{at}"
-                raise UsageError(f"{raised}\n  pass change= a function that does not raise") from error
+                raise UsageError(
+                    f"change raised {type(error).__name__}: {error}{at}\n  pass change= a function that does not raise"
+                ) from error
             self.random = random_states()
 
     @contextlib.contextmanager
@@ -148,7 +149,7 @@ def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
 
 
 def _weights(result: torch.Tensor) -> torch.Tensor:
-    """Return `grad_outputs` that differ for each element: with equal values, the gradient of a softmax would be 0."""
+    """Return `grad_outputs` for a result, different for each element: with equal ones, the gradient of a softmax is 0."""
     steps = torch.arange(result.numel(), device=result.device, dtype=torch.float64).reshape(result.shape)
     return (0.5 + (steps * 0.618034) % 1).to(result.dtype)
 
@@ -184,7 +185,7 @@ def random_restored() -> Iterator[None]:
 
 
 def _modes() -> dict[str, Any]:
-    """Return the value of each mode by name. Inference mode is not restored, since a function cannot leave it changed."""
+    """Return torch's global modes by name, such as grad mode. Inference mode is never restored: no function changes it."""
     return {"inference": torch.is_inference_mode_enabled(), **{name: get() for name, (get, _) in _MODES.items()}}
 
 

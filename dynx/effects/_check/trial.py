@@ -34,7 +34,7 @@ _NO_GRADIENTS = "autograd's threading in combination with fork-based multiproces
 
 
 class SideState(NamedTuple):
-    """What one side used and changed in all calls."""
+    """What the eager or compiled calls did outside their copies: objects not copied, random numbers, the program's objects."""
 
     shared: Mapping[str, int]  # by class, the number of objects that both sides used, since they cannot be copied
     unread: tuple[str, ...]  # the classes among them whose state cannot be compared either
@@ -53,7 +53,7 @@ class Trial(NamedTuple):
 
 
 def compare(program: Program, backend: Any, *, watches: bool = False) -> Trial:
-    """Make all calls eagerly and compiled, and compare them; with `watches`, also find originals that the calls changed."""
+    """Make all calls eagerly and compiled, and compare them; with `watches`, also find changes of the program's own objects."""
     found, raised, records, eager = (_in_children if program.forks else _in_turn)(program, backend, watches=watches)
     first = {one.diff.path: one.diff for one in reversed(found)}
     diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), records, program.fn)
@@ -69,7 +69,7 @@ class _Compared(NamedTuple):
 
 
 def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
-    """In this process, make each call eagerly and then compiled, and return what differs."""
+    """Make each call eagerly and then compiled, and compare; with `watches`, also find changes of the program's own objects."""
     records: list[Record] = []
     found: list[Difference] = []
     raised: list[str] = []
@@ -94,7 +94,7 @@ def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
 
 
 def _in_children(program: Program, backend: Any, *, watches: bool) -> _Compared:
-    """Make all eager calls in one forked process and all compiled calls in another, and return what differs."""
+    """Make the eager calls in one forked process, the compiled ones in another; compare, with `watches` also other objects."""
     states = random_states()
     try:
         expected, eager = in_child(lambda: _eager_outcomes(program, backend, states, watches=watches))
@@ -144,7 +144,7 @@ def _watch(program: Program, backend: Any, side: Side, *, watches: bool) -> Watc
 
 
 def _state_of(side: Side, states: dict[str, Any], watch: Watch) -> SideState:
-    """Return what a side used and changed since `states` were the RNG states and `watch` was created."""
+    """Return which objects a side did not copy, whether its RNG states differ from `states`, and the changes `watch` finds."""
     shared = Counter(class_name(type(value)) for value in side.world.shared)
     unread = dict.fromkeys(class_name(type(value)) for value in side.world.shared if has_unknown_state(value))
     leaks = tuple(Leak(*changed) for changed in watch.changed())
@@ -152,7 +152,7 @@ def _state_of(side: Side, states: dict[str, Any], watch: Watch) -> SideState:
 
 
 def class_name(cls: type) -> str:
-    """Return the name of a class with its module, such as `torch.nn.modules.linear.Linear`; built-in classes without."""
+    """Return the name of a class with its module, such as `torch.nn.modules.linear.Linear`; without it for built-in classes."""
     return f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
 
 
@@ -170,7 +170,7 @@ def _outcome(side: Side, index: int) -> bytes:
 def _as_before(program: Program, records: list[Record]) -> Iterator[None]:
     """In a `with` block, compile without recompile limits and donated buffers, and add the compilations to `records`.
 
-    At the end, restore torch's settings, and remove the cache entries, global names and counts that the compilations left.
+    At the end, restore torch's settings and counters, and remove the cache entries and global names of the compilations.
     """
     with (
         without_limits(),

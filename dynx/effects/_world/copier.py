@@ -56,7 +56,7 @@ class Copier:
         self.loggers: list[Logger] = []
 
     def copy(self, value: Any) -> Any:
-        """Return the copy of a value, or the value itself: constants, functions, classes, modules, what cannot be copied."""
+        """Return a copy; the value itself if it is a constant, function, class or module, or if it cannot be copied."""
         cls = type(value)
         if issubclass(cls, type):
             self.classes.setdefault(value)

@@ -10,7 +10,7 @@ _SET_BY_INDUCTOR = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")  # such as t
 
 
 class Environment:
-    """A copy of `os.environ`."""
+    """A copy of `os.environ`, which the calls of a check change instead of the environment variables of the program."""
 
     def __init__(self) -> None:
         self._values = dict(os.environ)
@@ -18,7 +18,7 @@ class Environment:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Set the environment variables to this copy; at the end, save them into the copy, and restore the originals."""
+        """In a `with` block, set `os.environ` to this copy; then keep its changes in the copy, and restore the originals."""
         before = dict(os.environ)
         _change(before, self._values)
         try:
@@ -28,7 +28,7 @@ class Environment:
             _change(self._values, before)
 
     def changes(self) -> dict[str, str | None]:
-        """Return new and changed variables, and None for removed ones, since the copy was made; call it inside `entered()`."""
+        """Return variables that are new or changed since the copy was made, removed ones as None; use it in `entered()`."""
         now = dict(os.environ)
         names = sorted(name for name in {*now, *self._first} if not name.startswith(_SET_BY_INDUCTOR))
         return {name: now.get(name) for name in names if now.get(name) != self._first.get(name)}

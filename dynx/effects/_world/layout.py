@@ -1,4 +1,4 @@
-"""Classify and read objects by the C class that defines their memory layout, without running the user's code."""
+"""Classify objects and read their attributes without calling the user's code, such as an overridden `__getattribute__`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ VIEWS: dict[type, Callable[[Any], Any]] = {
 
 
 def view_of(value: Any) -> tuple[Callable[[Any], Any], Any] | None:
-    """Return for a dict view the method that creates it, such as `dict.keys`, and the dict; None for other objects."""
+    """Return the method that creates a dict view, such as `dict.keys`, and its dict; None if `value` is no dict view."""
     make = VIEWS.get(type(value))
     return None if make is None else (make, gc.get_referents(value)[0])
 

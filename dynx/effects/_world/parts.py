@@ -62,7 +62,7 @@ Item = tuple[str, Any]  # a label, such as ".weight" or "[0]", and an object
 
 
 class Parts(NamedTuple):
-    """The objects that an object refers to, with labels (`.weight`, `[0]`), and `own`: its other state, such as a checksum."""
+    """The items and attributes of an object, with labels (`[0]`, `.weight`); `own` is its other state, such as a checksum."""
 
     labels: Sequence[str]
     objects: Sequence[Any]
@@ -74,7 +74,7 @@ _EMPTY = Parts((), ())
 
 
 class Readers(dict[type, Reader | None]):
-    """A dict from each class to the function that reads the parts of its objects; filled when a class is first looked up.
+    """A dict from a class to the function that reads items and attributes of its objects; filled when a class is looked up.
 
     The user's code may change a class, so create new Readers after it has run.
     """
@@ -84,13 +84,13 @@ class Readers(dict[type, Reader | None]):
         return reader
 
     def parts_of(self, value: Any) -> Parts | None:
-        """Return the parts of an object; None for immutable objects, library modules and internals of torch or dynx."""
+        """Return items, attributes and other state of an object; None for constants, library modules, internals of torch."""
         read = self[type(value)]
         return None if read is None else read(value)
 
 
 def _reader_of(cls: type) -> Reader | None:
-    """Return the function that reads the parts of the objects of a class; None if their parts are not read."""
+    """Return the function that reads items and attributes of the objects of a class; None for constants and internals."""
     if issubclass(cls, type):
         return _of_class
     if issubclass(cls, ModuleType):
@@ -108,7 +108,7 @@ def _reader_of(cls: type) -> Reader | None:
 
 
 def _reader_of_items(cls: type) -> Reader:
-    """Return the function that reads the parts of objects of a container class."""
+    """Return the function that reads items and attributes of the objects of a container class, such as a list subclass."""
     base: Any = built_in_base(cls)
     items_of = _items_of_dict if issubclass(base, dict) else _items_of_set if base in (set, frozenset) else _items_of_sequence
     of_class = [] if cls is base else [(".__class__", cls)]
@@ -119,9 +119,9 @@ def _reader_of_items(cls: type) -> Reader:
 
 
 def _reader_of_object(cls: type) -> Reader:
-    """Return the function that reads the parts of objects of a class that is not a container.
+    """Return the function that reads the attributes of the objects of a class that is not a container.
 
-    For a subclass of int, str or a similar type, the number or text of the object is its own state.
+    For a subclass of int, str or a similar type, the function also reads the number or text, as `Parts.own`.
     """
     own_of, of_class, has_slots = NUMBERS_AND_TEXT.get(built_in_base(cls)), [(".__class__", cls)], _has_slots(cls)
     if own_of is None:
@@ -155,7 +155,7 @@ def _parts(items: Iterable[Item], own: Hashable = None) -> Parts:
 
 
 def _of_class(cls: type) -> Parts | None:
-    """Return attributes, bases, metaclass and name of a user's class; None for library classes, since torch changes some."""
+    """Return attributes, bases, metaclass and name of a user's class; None for library classes, which torch may change."""
     if owner_of_class(cls) != "user":
         return None
     items = [(f".{name}", item) for name, item in tuple(vars(cls).items()) if is_name_of_user(name)]
@@ -226,7 +226,7 @@ def _of_array(array: Any) -> Parts:
 
 
 def _of_suspended(value: Any) -> Parts:
-    """Return the parts of a generator or coroutine: its local variables, and as own state the position in its code."""
+    """Return the local variables of a generator or coroutine, and as `Parts.own` the position in its code."""
     frame = getattr(value, "gi_frame", None) or getattr(value, "cr_frame", None) or getattr(value, "ag_frame", None)
     if frame is None:
         return Parts((), (), "finished")
@@ -249,7 +249,7 @@ def _of_one(label: str, value: Any) -> Parts:
 
 
 def _of_cached(value: Any) -> Parts:
-    """Return the parts of a function with `lru_cache`: `__wrapped__`; and the number of cached results if it is user code."""
+    """Return `__wrapped__` of a function with `lru_cache`; `own` is the number of cached results, for user code only."""
     function = value.__wrapped__
     is_user = type(function) is FunctionType and owner_of_code(function.__code__) == "user"
     return Parts((".__wrapped__",), (function,), f"{value.cache_info().currsize} results" if is_user else None)
@@ -291,7 +291,7 @@ def _parts_with_attributes(
     *,
     has_slots: bool = True,
 ) -> Parts:
-    """Return the parts of an object: the given `objects` with `labels`, its attributes and slots, `others`, and `own` state."""
+    """Return `Parts` of `objects` with their `labels`, the attributes and slots of `value`, `others`, and the state `own`."""
     if attributes := attributes_of(value):
         attributes = attributes.copy()  # in one step: another thread may add attributes
         for label, item in zip(map(_label_of_attribute, attributes), attributes.values(), strict=True):

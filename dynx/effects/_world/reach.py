@@ -75,7 +75,7 @@ def libraries_of(copier: Copier) -> list[ModuleType]:
 
 
 def _may_lead_on(variable: Variable | Namespace) -> bool:
-    """Return whether a cell or default of a library function holds a function, class or mutable object, and is copied."""
+    """Return whether to copy a cell or default of a library function: it holds a function, class or mutable object."""
     if isinstance(variable, Namespace):
         return False
     value: Any = variable.get()

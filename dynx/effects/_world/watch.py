@@ -33,9 +33,9 @@ class Changed(NamedTuple):
 class Watch:
     """Remembers the items and attributes of objects and of all objects reachable from them, to find what changes later.
 
-    `roots` are pairs of path and object to begin with; the path of a reachable object begins with that of the root. `ignored`
-    objects may change, with all that are reachable from them, and so may those with the `ids`. The attribute `is_complete` is
-    False if only the first 300,000 objects are watched.
+    `roots` are pairs of path and object; the path of a reachable object begins with that of its root. Not watched are the
+    `ignored` objects, all objects reachable from these, and objects whose `id()` is in `ids`. At most 300,000 objects are
+    watched; `is_complete` is False if there are more.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = (), ids: Collection[int] = ()) -> None:
@@ -75,7 +75,7 @@ class Watch:
 
 
 def _is_unchanged(before: Parts, after: Parts) -> bool:
-    """Return whether own state and labels are equal and the parts are the same objects; equal new objects do not count."""
+    """Return whether an object surely is unchanged: its items and attributes are the identical objects, other state equal."""
     is_same = before.own == after.own and before.labels == after.labels
     return is_same and all(map(operator.is_, before.objects, after.objects))
 
@@ -101,7 +101,7 @@ def _ids_of(objects: Iterable[Any]) -> set[int]:
 
 
 def _token(parts: Parts) -> tuple[Hashable, ...]:
-    """Return what to compare of an object's parts: the own state, then label, class and value (or `id()`) of each part."""
+    """Return a tuple to compare an object by: its own state, then label, class and value (or `id()`) of what it refers to."""
     return (parts.own, *((label, *_token_of(item)) for label, item in zip(parts.labels, parts.objects, strict=True)))
 
 
@@ -116,7 +116,7 @@ def _token_of(item: Any) -> tuple[Hashable, Hashable]:
 
 
 def _difference(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[str, str]:
-    """Return two texts for two results of `_token`: the parts that only `before` has, and those that only `after` has."""
+    """Return as text how two results of `_token` differ: what only `before` has, and what only `after` has."""
     if before[1:] == after[1:]:
         return str(before[0]), str(after[0])
     texts = []

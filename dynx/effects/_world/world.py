@@ -81,7 +81,7 @@ class World:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Set the variables to the copies; at the end, save their values for the next call, and restore the originals."""
+        """In a `with` block, set the variables to the copies; then store them for the next call, and restore the originals."""
         originals = {variable: variable.get() for variable in self._values}
         with self._environment.entered():
             try:
@@ -111,7 +111,7 @@ class World:
                 context.run(variable.set, self._copier.copy(context[variable]))
 
     def roots(self, call: Call, context: Context) -> dict[str, Any]:
-        """Return the objects that a call may change, by path; use it inside `entered()`."""
+        """Return what a call may change, by path: arguments, variables, variables of `context`. Use it inside `entered()`."""
         self._add_new_variables()
         roots: dict[str, Any] = {}
         if not isinstance(self.fn, FunctionType):
@@ -160,8 +160,8 @@ def _variables_of_state(state: Mapping[str, Any]) -> Iterator[Variable | Namespa
 def _variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
     """Yield variables that functions use without naming them: attributes of torch's active modes, dicts of global module hooks.
 
-    The root logger, functions of custom operators and classes of modes are passed to `copy` instead, which collects them:
-    `variables_found` then yields the variables that they use.
+    Also pass the root logger, functions of custom operators and classes of modes to `copy`, which collects them: the caller
+    finds the variables that these use with `variables_found`.
     """
     copy(logging.root)
     for functions in functions_of_custom_ops(_is_not_of_torch):

@@ -40,7 +40,7 @@ class Files:
 
 
 def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
-    """Yield for each way to write a fix the new text of the file that it changes, by path; at most `MOST` ways."""
+    """Yield, for each of at most `MOST` ways to write a fix, the new text of the file that it changes, by path."""
     changes = (
         {file: text if fix.kind == "option" else statement.with_torch(before, text)}
         for file, text in _texts(files, finding, fix)
@@ -56,7 +56,7 @@ def _is_of_library(file: str) -> bool:
 
 
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
-    """Yield path and new text of a file for each way to write a fix; `ways` drops unchanged texts and files of libraries."""
+    """Yield path and new text of a file for each way to write a fix; the caller drops unchanged texts, and libraries."""
     place = finding.location.own
     match fix.kind:
         case "statement" | "stance":

@@ -20,7 +20,7 @@ class Passed(NamedTuple):
 
 
 def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the new text of a file, with `mark_dynamic` inserted before the call of a function of the file `definition`.
+    """Yield the text of `source` with `mark_dynamic` inserted before the call of a function that the file `definition` defines.
 
     An argument that is not a name, attribute or item is assigned to a variable first.
     """
@@ -49,7 +49,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
 
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the new text of a file, in which a call passes `torch.tensor(argument)` instead of the number `argument`."""
+    """Yield the text of `source` in which a call of a function that `definition` defines passes `torch.tensor(x)` for `x`."""
     for call in _with_arguments(source, fix):
         passed = _passed(call, definition, fix, fix.marks[0].source)
         if passed is not None and not passed.part and not code_of(passed.argument.value).startswith("torch."):
@@ -62,7 +62,7 @@ def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
 
 
 def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None]) -> dict[cst.CSTNode, cst.CSTNode]:
-    """Return a new variable for each argument that is to be marked but is not a name, attribute or item."""
+    """Return, by argument, a variable for each argument to mark that is an expression such as a call, to evaluate it once."""
     named: dict[cst.CSTNode, cst.CSTNode] = {}
     for each, passed in values.items():
         if passed is not None and not _is_simple(passed.argument.value) and passed.argument.value not in named:
@@ -72,12 +72,12 @@ def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None])
 
 
 def _text_of(passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return the code with which the caller reads a value that it passes: `batch["ids"]`."""
+    """Return the code of a passed value in the caller, `batch["ids"]`; `named` has variables that replace arguments."""
     return f"{code_of(named.get(passed.argument.value, passed.argument.value))}{passed.part}"
 
 
 def _guarded(line: str, passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return `line`, which marks a value; for an item of `**kwargs`, under an `if` that tests whether the item exists."""
+    """Return `line`, the code that marks a value; for an item of `**kwargs`, put it under an `if` that tests for the item."""
     item = re.match(r"\[(['\"]\w+['\"])\]", passed.part) if passed.argument.star else None
     return f"if {item[1]} in {_text_of(Passed(passed.argument, ''), named)}:\n    {line}" if item is not None else line
 
@@ -98,7 +98,7 @@ def _is_simple(node: cst.BaseExpression) -> bool:
 
 
 def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed | None:
-    """Return what a call passes for `source`, a value in the called function; None if the code of the call does not show it."""
+    """Return the part of a call's arguments that becomes `source`, such as `L['x'].mask`, in the called function, or None."""
     function = definition.function_at(fix.location.line) if fix.location is not None else None
     name, rest = _split(source)
     if function is not None and _is_named(function.params.star_kwarg, name) and (item := re.match(r"\['(\w+)'\]", rest)):
@@ -114,7 +114,7 @@ def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed
 
 
 def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
-    """Return the index of the positional argument for the parameter `name`, and which part `rest` selects; None if unknown."""
+    """Return which positional argument, and which part of it, `name` and `rest` denote (`args`, `[2].mask`), or None."""
     if function is None:
         return None
     names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]

@@ -22,7 +22,7 @@ def eager_only(source: Source, line: int) -> Iterator[str]:
 
 
 def first_call(source: Source, fix: Fix) -> Iterator[str]:
-    """Yield the new text of a file, with the statement that calls a function moved into a `with` that sets the stance."""
+    """Yield the text of a file with the call in `fix` under `with torch.compiler.set_stance("eager_then_compile"):`."""
     for call in calls_at(source, fix):
         found = source.statement_of(call)
         if not isinstance(found, cst.SimpleStatementLine) or _leaves(found):
@@ -33,5 +33,5 @@ def first_call(source: Source, fix: Fix) -> Iterator[str]:
 
 
 def _leaves(node: cst.CSTNode) -> bool:
-    """Return whether a statement has `yield` or `await`: the stance would also apply to other code that runs meanwhile."""
+    """Return whether a statement has `yield` or `await`: while it is suspended, the stance would apply to other code."""
     return isinstance(node, (cst.Yield, cst.Await)) or any(map(_leaves, node.children))

@@ -12,7 +12,7 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 
 
 def check(source: Source, line: int) -> Iterator[str]:
-    """Yield the new text of a file, with `torch._assert_async` for the `assert`, or the `if` that only raises, at a line."""
+    """Yield the text of a file with `torch._assert_async` in place of an `assert`, or an `if` that only raises, at a line."""
     if (branch := source.if_at(line)) is not None:
         yield from _branch(source, branch)
     for found in source.at_line(cst.Assert, line):

@@ -1,4 +1,4 @@
-"""Index with a tensor of shape (1,): torch converts an index of 0 dims to a Python number, and guards on its value."""
+"""Give 0-dim tensors that are indices the shape (1,): torch would read them as Python numbers, and guard on the value."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynx.fix._rewrites.source import Source, code_of
 
 
 def by_element(source: Source, line: int) -> Iterator[str]:
-    """Yield new texts of a file, in which the names that are indices at a line are written as `index.view(1)`.
+    """Yield new texts of a file, in which each variable `i` that is an index at a line becomes the index `i.view(1)`.
 
-    All uses of these names as indices in the function around the line are changed. The second text also changes indices that
-    are parameters of the function; the third has `torch.as_tensor(index).view(1)`, which accepts numpy numbers.
+    All uses of these variables as indices in the function around the line are changed. The second text also changes indices
+    that are parameters of the function; the third has `torch.as_tensor(i).view(1)`, which accepts numpy numbers.
     """
     function = next(source.at_line(cst.FunctionDef, line), None)
     if function is None:
@@ -38,7 +38,7 @@ def _index(node: cst.Subscript) -> str | None:
 
 
 def _element(source: Source, node: cst.Subscript, index: str) -> cst.BaseExpression:
-    """Return a subscript with the new index, followed by `.squeeze(0)` unless it is the target of an assignment or `del`."""
+    """Return the expression `x[index]` for the subscript `x[…]`, with `.squeeze(0)` unless it is assigned to or deleted."""
     text = f"{code_of(node.value)}[{index}]"
     parent = source.parent(node)
     is_target = isinstance(parent, (cst.AssignTarget, cst.Del)) or (isinstance(parent, cst.AugAssign) and parent.target is node)

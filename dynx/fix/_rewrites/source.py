@@ -136,7 +136,7 @@ def parse(text: str) -> Source | None:
 
 
 def calls_at(source: Source, fix: Fix) -> list[cst.Call]:
-    """Return the call that a fix changes; if the column of the call is unknown, the calls at its line, the outermost first."""
+    """Return the call that a fix changes; if its column is unknown, the calls of the function, or else all, at its line."""
     if fix.called_from is None or fix.location is None:
         return []
     if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:

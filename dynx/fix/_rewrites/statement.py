@@ -16,9 +16,9 @@ _SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|compiler\.set_stance\(|fx\.exp
 def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:
     """Yield the new text of a file, with the statements in `code` inserted after `import torch` and the imports below it.
 
-    Code above `import torch`, such as the setting of an environment variable, stays above. If the file then imports a module
-    of the program (`own`), a second text has the statements before this import, which may compile functions. The statements
-    use the name `torch`; if the file imports torch under another name, `with_torch` replaces it.
+    Code above `import torch`, such as the setting of an environment variable, stays above. If one of the imports below is of
+    a module of the program (`own`), which may compile functions, a second text has the statements before that import. The
+    statements use the name `torch`; if the file imports torch under another name, the caller replaces it (`with_torch`).
     """
     body = list(source.module.body)
     of_any = (index for index, node in enumerate(body) if _imports_any(node, ("torch",)))
@@ -31,7 +31,7 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
 
 
 def with_torch(before: str, after: str) -> str:
-    """Return the text `after` with torch available to the inserted code: by the file's alias of torch, or with a new import."""
+    """Return `after` with `torch` defined for the code that it adds to `before`: by the file's alias of torch, or an import."""
     source = parse(after)
     if source is None or any(map(_imports_torch, source.module.body)):
         return after

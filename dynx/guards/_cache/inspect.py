@@ -51,10 +51,10 @@ def inspect(fn: Any) -> CacheReport:
 
 
 def inspect_named(target: Any, name: str, program: str) -> CacheReport:
-    """List the cache entries of a function, with qualified name `name`, and of its resume functions.
+    """List the cache entries of the function with the qualified name `name`, and of its resume functions.
 
-    `target` is the function or module; None if only its name is known, as for a nested function. Raises UsageError if no
-    function of this name has been compiled in the program, or `target` has no Python code.
+    `target` is the function or module; None if only its name is known, as for a nested function. Raises UsageError if `target`
+    has no Python code, or if no function of this name has been compiled; then the message names the `program`.
     """
     # without resume functions, and the wrapper in which torch calls modules
     codes = [code for code in compiled_codes() if resumed_at(code) is None and not is_shared(code)]
@@ -65,7 +65,7 @@ def inspect_named(target: Any, name: str, program: str) -> CacheReport:
         code = compiled[name]
         return CacheReport(location_of(code), tuple(map(record_of, with_resume_functions([code]))))
     choices = f"compiled functions: {', '.join(compiled)}" if compiled else "the program compiled nothing"
-    raise UsageError(f"{program} has no {name}\n  {choices}")
+    raise UsageError(f"{program} has compiled no function {name}\n  {choices}")
 
 
 def evict(entry: Entry) -> None:
@@ -129,8 +129,8 @@ def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
     """
     if not unsafe_ignore_backend:
         raise UsageError(
-            "torch can only pin a cache entry for all backends at once\n"
-            "  pass unsafe_ignore_backend=True if the function has one backend, or use dynx.compile(per_backend_limit=...)"
+            "torch does not compare the backend of a pinned cache entry: calls with any backend would run it\n"
+            "  pass unsafe_ignore_backend=True if the function has one backend; else use dynx.compile(per_backend_limit=...)"
         )
     raw = raw_of(entry)
     if raw.is_pinned:

@@ -47,8 +47,8 @@ class CacheOwner(NamedTuple):
     def has(self, guards: Any, code: CodeType) -> bool:
         """Return whether the cache entry with these guards belongs to this callable, not to another with the same code object.
 
-        Several callables share the code object of torch's wrapper. For its entries, the guards on the wrapper's variable `fn`,
-        the callable that it calls, decide.
+        Callables that torch calls through one wrapper share the code object of this wrapper, whose variable `fn` is the
+        callable. An entry of the wrapper belongs to the callable that its guards on `fn` expect.
         """
         if not is_shared(code):
             return True
@@ -62,7 +62,7 @@ class CacheOwner(NamedTuple):
 
 
 def cache_owner(fn: Any) -> CacheOwner:
-    """Return the CacheOwner of a callable, compiled or not. Raises UsageError if the callable has no Python code."""
+    """Return the CacheOwner of a callable, compiled or not. Raises UsageError if it is a class or has no Python code."""
     codes, user_code = codes_of(fn), user_code_of(fn)
     unwrapped = unwrap(fn)
     called = unwrapped.module if unwrapped.module is not None else unwrapped.through("compiled", "decorator")

@@ -1,4 +1,4 @@
-"""Find the guards that fail for a call, in any cache entry: also in entries that were compiled outside `dynx.watch()`."""
+"""Find the guard that fails for a call in each cache entry, even if the entry was compiled outside `dynx.watch()`."""
 
 from __future__ import annotations
 

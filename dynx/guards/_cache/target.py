@@ -21,7 +21,7 @@ _RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 
 class CompiledCall(NamedTuple):
-    """The function whose cache entries a call of a compiled callable looks up, or why it is unknown before the call."""
+    """The function for which a call of a compiled callable looks up cache entries, or why it is unknown before the call."""
 
     parts: lookup.Compiled | None
     why_unknown: str | None = None
@@ -72,7 +72,7 @@ def _call_of_module(module: Any, parts: lookup.Compiled) -> CompiledCall:
 
 
 def _call_of_instance(instance: Any, call: CompiledCall) -> CompiledCall:
-    """Return the CompiledCall of an instance whose class has a compiled `__call__`; `call` is the one of `__call__`."""
+    """Return the CompiledCall of an instance whose class has a compiled `__call__`; `call` is that method's CompiledCall."""
     if call.parts is not None and wrappers.is_module_call_code(call.parts.code):
         return _call_of_module(instance, call.parts)
     return call._replace(bound=(instance,))

@@ -30,7 +30,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A verdict with `outcome`; `reasons`, the guard of each cache entry that fails; and `unknown`, further code that the call
+        A verdict with `outcome`; `reasons`, the failing guard of each cache entry; and `unknown`, further code that the call
         may compile and that torch looks up only while the function runs: resume functions, forward hooks, and the functions
         that an eager frame calls.
 

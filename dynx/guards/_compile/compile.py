@@ -145,7 +145,7 @@ class _Arguments:
 
 
 class _CompileKey(NamedTuple):
-    """The key of a set of cache entries: compiled code is reused only for an equal key."""
+    """Backend, arguments and torch configuration of a compilation: its code is reused only if all of them are equal."""
 
     arguments: Hashable  # the backend's key, and the value of the other arguments
     config: Hashable  # fingerprint of torch's configuration

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Interned(Generic[T]):
-    """Finds shared objects by key, without keeping keys or objects alive, because a key may refer to its object."""
+    """Finds shared objects by key through weak references. Stores no keys: a key may refer to its object and keep it alive."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -118,9 +118,9 @@ def _warn_if_separated(backend: Any, value: Value) -> None:
         _warned.add(likeness)
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     warnings.warn(
-        f"backend {name!r} has the same code as an earlier backend, but does not share its cache entries:"
-        f" {value.by_identity[0]} can change, so it is compared by identity\n"
-        "  reuse one backend object, or pass a key that identifies it: dynx.compile(..., key=...)",
+        f"backend {name!r} has the same code as an earlier backend, but torch compiles again for it:"
+        f" the two are compared by identity, because {value.by_identity[0]} can change\n"
+        "  reuse one backend object, or pass the same key for equal backends: dynx.compile(..., key=...)",
         DynxWarning,
         stacklevel=user_stacklevel(),
     )

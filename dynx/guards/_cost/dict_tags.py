@@ -12,11 +12,11 @@ from dynx.guards._cache.owner import CacheOwner, on_compiled
 
 
 class Marking(Handle):
-    """A handle that turns on dict tags for a callable's existing and future cache entries, until `remove()`.
+    """Handle that applies dict tags to a callable: torch skips the guards of modules whose dictionaries have not changed.
 
-    torch cannot turn dict tags off in an entry: `remove()` resets the function, which compiles again at its next call. Where
-    several callables share the code object of a torch wrapper, `remove()` evicts only the entries with dict tags, which then
-    count towards the recompile limit until `guards.reset`.
+    Existing and new cache entries get dict tags, which torch cannot turn off: `remove()` resets the function, which compiles
+    again at its next call. Where several callables share the code object of a torch wrapper, `remove()` evicts only the entries
+    with dict tags, which then count towards the recompile limit until `guards.reset`.
     """
 
     def __init__(self, owner: CacheOwner) -> None:

@@ -41,17 +41,17 @@ class GuardProfile(GuardCosts):
         """Apply a setting, by default `advice`, to the guards of this callable, until `remove()` of the returned handle.
 
         Args:
-            setting: The name of one of `settings`. Only "dict tags" can be applied to compiled code: it drops no guard.
-                Default: `advice`, the cheapest setting that misses no change.
+            setting: The name of one of `settings`. Only "dict tags" can be applied to code that is compiled already, since it
+                drops no guards. Default: `advice`, the cheapest setting that misses no change.
 
         Raises:
-            UsageError: No setting has this name, the setting can only be chosen when compiling, or no cheaper setting is safe;
-                in that case, pass the name of a setting whose `misses` you accept.
+            UsageError: No setting has this name; the setting drops guards; or the default setting is the one in use already.
+                In the last case, pass "dict tags" if you accept what it `misses`.
         """
         chosen = self.advice if setting is None else next((known for known in self.settings if known.name == setting), None)
         if chosen is None:
             raise UsageError(
-                f"setting {setting!r} was not measured, or it is in use\n"
+                f"setting {setting!r} is not one of the measured settings, or it is the one in use\n"
                 f"  valid choices: {', '.join(known.name for known in self.settings[1:]) or 'none'}"
             )
         if chosen.name == DICT_TAGS:
@@ -131,7 +131,7 @@ def _entries_run(call: Callable[[], object], owner: CacheOwner, location: Locati
 
 
 def _measured_frames(call: Callable[[], object], runs: list[RawEntry]) -> list[_Frame]:
-    """Make a call and time the guards of each of its frames right before the frame begins, when its guards hold."""
+    """Make the call and time the guards of each frame in `runs` right before the frame begins, when the guards hold."""
     counts = Counter(id(entry.guards) for entry in runs)
     frames: dict[int, _Frame] = {}
 

@@ -34,7 +34,7 @@ _VERIFIED = "no guard is dropped; in tests with generated changes to modules, it
 
 
 class Planned(NamedTuple):
-    """A setting to be timed for one frame, with the guards that it keeps and drops."""
+    """A setting of torch for checking the guards of a frame: its time in ns, and the number of guards it keeps and drops."""
 
     name: str
     ns: Callable[[], float]  # to be called after the measurement
@@ -45,7 +45,7 @@ class Planned(NamedTuple):
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the settings of torch's guards to compare for a frame, the one in use first; add copies of the guards to `times`.
+    """List the settings to compare for the guards of a frame, the one in use first; make `times` time copies of the guards.
 
     `tree` is torch's guard tree, `guards` the same tree as a record; the guards hold for the `locals` of the frame.
     """
@@ -69,7 +69,7 @@ def plan(
 def settings(frames: Sequence[tuple[list[Planned], int]]) -> tuple[GuardSetting, ...]:
     """Sum the measurements of each setting over all frames: the setting in use first, then the others, cheapest first.
 
-    A frame is the list of its settings, as `plan` returns it, and how often a call runs the frame.
+    Each frame is a tuple: the list of its settings, as `plan` returns it, and how often a call runs the frame.
     """
     results = []
     for name in dict.fromkeys(setting.name for planned, _ in frames for setting in planned):
@@ -101,14 +101,14 @@ def _setting(name: str, ns: float, kept: int, dropped: Counter[str]) -> GuardSet
 
 
 def _kept(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes from `node` down whose guards the filter `drops` keeps, and their parents; `module` is around `node`."""
+    """List the nodes in the subtree of `node` whose guards `drops` keeps, and their parents; `module` contains `node`."""
     module = node if is_module(node) else module
     below = [kept for child in node.children for kept in _kept(child, module, drops)]
     return [node, *below] if below or not drops(node, module) else []
 
 
 def _dropped(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes from `node` down whose guards the filter `drops` removes; `module` is the module around `node`."""
+    """List the nodes in the subtree of `node` whose guards `drops` removes; `module` is the nn.Module that contains `node`."""
     module = node if is_module(node) else module
     below = [dropped for child in node.children for dropped in _dropped(child, module, drops)]
     return [node, *below] if drops(node, module) else below

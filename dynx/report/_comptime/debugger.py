@@ -75,7 +75,7 @@ def guards(guards: list[TracedGuard]) -> RenderableType:
 
 
 def frames(state: TraceState, level: int) -> RenderableType:
-    """Render the stack of frames that Dynamo is tracing, outermost first, with an arrow at the frame of index `level`."""
+    """Render the stack of frames that Dynamo is tracing, outermost first; an arrow marks frame `level` (0: the innermost)."""
     lines = []
     for number, frame in reversed(list(enumerate(state.frames))):
         arrow = "-> " if number == level else "   "

@@ -1,4 +1,4 @@
-"""Render post-mortems, the frames, locals and guards of Dynamo at each graph break, for a terminal and for a notebook."""
+"""Render post-mortems for terminals and notebooks: the frames, locals and guards that Dynamo had at each graph break."""
 
 from __future__ import annotations
 

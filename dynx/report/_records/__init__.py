@@ -1,6 +1,6 @@
 """Render a result of dynx (a record), such as that of `guards.inspect(fn)`, for a terminal and for a notebook.
 
-A function for each class of record converts it to blocks: titles, each with a table and notes.
+For each class of record, a function converts the record to blocks. A block is a title with a table and notes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _MAX_NAME = 12  # characters of the name of a run that is shown as it is
 
 
 def of_profile(profile: ProfileData) -> Iterator[Block]:
-    """Yield a block of totals, then one for each function, with the sizes of its tensors and numbers, dynamic ones first."""
+    """Yield a block of totals, then one for each function, with its tensor sizes, ints and floats, dynamic ones first."""
     facts = [words.plural(len(profile.runs), "run"), *(f"torch {version}" for version in profile.torch)]
     names = _names(profile.runs)
     yield Block(words.plural(len(profile.frames), "function"), ", ".join(facts), notes=tuple(_runs(profile.runs)))
@@ -122,7 +122,7 @@ def _values(source: SourceProfile, names: Mapping[str, str]) -> str:
 
 
 def _seen(seen: tuple[Seen, ...], names: Mapping[str, str]) -> str:
-    """Return the values seen in each run with their compile ids, as text: `4 (0/0), 6 (0/1) in run A`."""
+    """Return values with compile ids and run as text: `4 (0/0), 6 (0/1) in run A`; `names` maps run ids to such names."""
     by_run: dict[str, list[str]] = {}
     for one in seen:
         by_run.setdefault(one.run, []).append(f"{one.value} ({one.compile_id})")

@@ -15,7 +15,7 @@ _ROWS = 12  # number of bars
 
 
 def of_report(report: SavedReport) -> Iterator[Block]:
-    """Yield blocks: totals, bytes by module and line, tensors at the peak, saved activations, totals of other tensors."""
+    """Yield blocks: totals, bytes by module and line, tensors at the peak, activations, totals of saved params and outputs."""
     total = f"{words.size(report.bytes)} of activations" if report.bytes else "no activations"
     yield Block(
         total + _stored(report.bytes, report.saved_bytes),
@@ -71,7 +71,7 @@ def _notes(report: SavedReport) -> Iterator[str]:
 
 
 def _bars(tensors: Sequence[SavedTensor], names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield rows for the names with most bytes: name, bytes, stored bytes, and a bar with a dark part for the stored bytes."""
+    """Yield (name, bytes, stored bytes, bar) for the largest groups of tensors with equal names; stored bytes are dark."""
     sizes, stored = Counter[str](), Counter[str]()
     for name, tensor in zip(names, tensors, strict=True):
         sizes[name] += tensor.bytes

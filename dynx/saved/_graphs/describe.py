@@ -154,7 +154,7 @@ def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
 
 
 def _operator(node: Node) -> str:
-    """Return the name of a node's operator; for a `getitem`, that of the operator it indexes; an empty string for an input."""
+    """Return the name of the operator that computes a node, also through `getitem`; an empty string for a graph input."""
     while node.target is getitem and isinstance(node.args[0], Node):
         node = node.args[0]
     return str(node.target) if node.op == "call_function" else ""

@@ -47,19 +47,19 @@ class Edit:
         return slot
 
     def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
-        """Insert the nodes of `gm`, called on `source`, into the forward graph; return the outputs: nodes and constants."""
+        """Insert the nodes of `gm`, called on `source`, after a forward node; name results `<prefix>_<index>`; return them."""
         results = set(gm.graph.output_node().all_input_nodes)
         names = {node: f"{prefix}_{index}" for index, node in enumerate(node for node in _body(gm) if node in results)}
         return self._insert(gm, self.partition.forward, (source,), after.next, source, names)
 
     def insert_backward(self, gm: GraphModule, stored: Sequence[Node], before: Node, source: Node) -> Any:
-        """Insert the nodes of `gm`, called on the `stored` nodes, into the backward graph; return the output of `gm`."""
+        """Insert the nodes of `gm`, called on `stored`, before a backward node, with `source`'s line; return the output."""
         return self._insert(gm, self.partition.backward, stored, before, source, {})[0]
 
     def _insert(
         self, gm: GraphModule, into: GraphModule, inputs: Sequence[Node], before: Node, source: Node, names: Mapping[Node, str]
     ) -> list[Any]:
-        """Insert the nodes of `gm`, called on `inputs`, into a graph; return the outputs: nodes and constants."""
+        """Insert the nodes of `gm`, called on `inputs`, into a graph, with the line of `source`; return the outputs of `gm`."""
         env = dict(zip(placeholders(gm), inputs, strict=True))
         with into.graph.inserting_before(before):
             for node in _body(gm):
@@ -68,7 +68,7 @@ class Edit:
         return [env[output] if isinstance(output, Node) else output for output in outputs]
 
     def copy_to_backward(self, nodes: Sequence[Node], env: dict[Node, Node], before: Node) -> None:
-        """Copy nodes of the forward graph into the backward graph; `env` maps nodes of forward to nodes of backward."""
+        """Copy forward nodes into the backward graph, and add them to `env`, which maps forward nodes to backward nodes."""
         with self.backward.inserting_before(before):
             for node in nodes:
                 env[node] = self._copy(node, self.partition.forward, self.partition.backward, env, node, f"{node.name}_")
@@ -98,7 +98,7 @@ class Edit:
         self._replaced.add(slot)
 
     def _copy(self, node: Node, gm: GraphModule, into: GraphModule, env: dict[Node, Node], source: Node, name: str) -> Node:
-        """Copy a node of `gm` into a graph, with the name `name` or, if that is in use, `name` and a number."""
+        """Copy a node of `gm` into a graph, with arguments from `env`, the user's line of `source`, and an unused name."""
         target = _constant(node, gm, into) if node.op == "get_attr" else node.target
         lookup: Callable[[Node], Any] = env.__getitem__
         args, kwargs = map_arg(node.args, lookup), map_arg(node.kwargs, lookup)
@@ -111,7 +111,7 @@ class Edit:
 
 
 def _constant(node: Node, gm: GraphModule, into: GraphModule) -> str:
-    """Copy a constant of the traced function `gm` to another graph's module; return its attribute name there."""
+    """Copy the constant that the `get_attr` node reads from `gm` to the module `into`; return its attribute name there."""
     value, name = getattr(gm, str(node.target)), f"_dynx{node.target}"
     while hasattr(into, name):
         name += "_"

@@ -38,8 +38,8 @@ class Choice:
 def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, schedule: Schedule) -> list[SavedTensor]:
     """Edit the graphs of a compilation so that rules pack saved tensors; return the records of all saved tensors.
 
-    Each tensor is packed by the first rule that applies to it. With `validate`, raises BadCodec for a codec that draws random
-    numbers or does not restore the shape, dtype and device.
+    Each tensor is packed by the first rule that applies to it. `schedule` is the option of `saved.hooks`. With `validate`,
+    raises BadCodec for a codec that draws random numbers or does not restore the shape, dtype and device.
     """
     save_bases(partition)
     graphs = Graphs(partition)
@@ -61,7 +61,7 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
 
 
 def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[Node]) -> list[Choice]:
-    """Choose a rule, or none, for each tensor. Recomputation starts from stored tensors and graph inputs only."""
+    """Choose a rule, or none, for each tensor; tensors are recomputed only from stored ones and from unmutated graph inputs."""
     refused: dict[Saved, str] = {}
     while True:
         choices = {one: _first(one, rules, refused) for one in saved}
@@ -111,7 +111,7 @@ class _Writer:
         self._forward_end = self._partition.forward.graph.output_node().prev
 
     def recompute(self, choice: Choice, chain: Chain, record: SavedTensor) -> SavedTensor:
-        """Make backward recompute a tensor with the nodes of `chain`; return the record of the tensor."""
+        """Make backward recompute the saved tensor of `choice` with the nodes of `chain`; return the updated `record`."""
         slot = choice.saved.input
         users = list(slot.users)
         env = {source: self.edit.save(source, slot) for source in chain.sources}
@@ -121,7 +121,7 @@ class _Writer:
         return replace(record, saved_bytes=0, codec=RECOMPUTE, rule=str(choice.rule), computed_from=names)
 
     def pack(self, choice: Choice, rule: Rule, record: SavedTensor) -> SavedTensor:
-        """Make forward pack a tensor with the codec of `rule`, and backward unpack it; return the record of the tensor."""
+        """Make forward pack the saved tensor of `choice` by `rule`, and backward unpack it; return the updated `record`."""
         saved, codec = choice.saved, rule.codec
         value, slot, subject = saved.value, saved.input, Subject(saved.node.name, codec.name, record.location)
         order, mask = order_of(value), saved.one_bit if codec.zero_mask_only else None

@@ -79,7 +79,7 @@ class OneBit(NamedTuple):
     nan: bool = False  # the bit of NaN
 
     def bits(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the bits of a floating-point tensor as a bool tensor."""
+        """Return a bool tensor with the one bit that represents each element of a floating-point tensor."""
         if self.greater_than_zero:
             return ~(tensor <= 0) if self.nan else tensor > 0
         low, high = sorted((self.yes, self.no))
@@ -120,7 +120,7 @@ def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBi
 
 
 def _two_constants(node: Node) -> OneBit | None:
-    """Return the OneBit of a tensor that has only two constants, as in `where(mask, 0, -inf)`; None for other tensors."""
+    """Return how one bit represents an element that is one of two constants, as in `where(mask, 0, -inf)`; else None."""
     found = _values(node, 0)
     if found is None or found.mask is None:
         return None
@@ -137,7 +137,7 @@ class _Values(NamedTuple):
 
 
 def _values(node: Node, depth: int) -> _Values | None:
-    """Return a mask, and the values of a node's elements where it is True and False; None if they are more, or unknown."""
+    """Return the two values of a node's elements, and the mask that selects between them; None if there are more values."""
     value = value_of(node)
     if not isinstance(value, torch.Tensor) or depth > _DEEPEST:
         return None
@@ -148,7 +148,7 @@ def _values(node: Node, depth: int) -> _Values | None:
 
 
 def _computed(node: Node, depth: int) -> _Values | None:
-    """Return the mask and two values of an operator's result, computed from those of its arguments; None if unknown."""
+    """Return the two values of an operator's result and their mask, computed from those of its arguments; None if unknown."""
     if node.op != "call_function":
         return None
     if node.target in _SAME_ELEMENTS:

@@ -27,7 +27,7 @@ class TracedCodec(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What error messages name: the packed tensor, its codec, and the line that computed the tensor."""
+    """A packed tensor, its codec, and the line that computed the tensor, for error messages."""
 
     name: str
     codec: str
@@ -41,7 +41,7 @@ class Subject(NamedTuple):
 def trace_codec(
     partition: Partition, value: torch.Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], subject: Subject
 ) -> TracedCodec:
-    """Trace `pack` on a saved tensor, and `unpack` on the result of `pack`.
+    """Trace `pack` on the saved tensor `value`, and `unpack` on the result of `pack`; errors name the `subject`.
 
     Raises:
         BadCodec: A function cannot be traced, or `pack` returns values that cannot be stored.
@@ -54,10 +54,10 @@ def trace_codec(
     outputs, spec = pytree.tree_flatten(packing.graph.output_node().args[0])
     leaves = tuple(value_of(output) if isinstance(output, Node) else output for output in outputs)
     if any(is_traceable_wrapper_subclass(leaf) for leaf in leaves):
-        raise subject.error("pack returns a tensor subclass", "return its inner tensors, and build it again in unpack")
+        raise subject.error("pack returns a tensor subclass", "let pack return its inner tensors, and unpack rebuild it")
     varying = [index for index, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *_SCALARS))]
     if not leaves:
-        raise subject.error("pack returns nothing", "return a tensor")
+        raise subject.error("pack returns nothing to store, such as an empty tuple", "let pack return at least one tensor")
 
     def unpack_stored(*stored: Any) -> Any:
         values = list(leaves)
@@ -77,7 +77,7 @@ def check_unpacked(unpacked: Any, value: torch.Tensor, subject: Subject) -> None
     for what in ("shape", "dtype", "device"):
         expected, actual = getattr(value, what), getattr(unpacked, what)
         if expected != actual:
-            raise subject.error(f"unpack returns the {what} {_text(actual)}, the tensor had {_text(expected)}", advice)
+            raise subject.error(f"unpack returns {what} {_text(actual)}, but pack got {what} {_text(expected)}", advice)
 
 
 def check_deterministic(traced: TracedCodec, subject: Subject) -> None:
@@ -86,8 +86,8 @@ def check_deterministic(traced: TracedCodec, subject: Subject) -> None:
         for node in gm.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
                 raise subject.error(
-                    f"{which} draws random numbers ({node.target}), which would change those of the model",
-                    "round deterministically; or pass validate=False",
+                    f"{which} draws random numbers ({node.target}), so the model would draw other numbers than without codec",
+                    f"let {which} draw no random numbers, or pass validate=False to the codec to allow them",
                 )
 
 

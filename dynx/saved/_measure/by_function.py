@@ -61,15 +61,15 @@ def _callers() -> Iterator[Caller]:
 def report_of(compiled: Sequence[Compiled], target: Any, name: str, program: str) -> SavedReport:
     """Return a report of the graphs of a function, and of graphs compiled while it was running, as in a training step.
 
-    `target` is the function or module; None if it cannot be found by its `name`, such as `Model.forward`, so that graphs are
-    matched by the name only. Raises UsageError if no graph of the function saves tensors.
+    `target` is the function or module; if it is None, the graphs are found by its `name`, such as `Model.forward`. Errors name
+    the `program`. Raises UsageError if no graph of the function saves tensors.
     """
     unwrapped = unwrap(target)
     names = {name} if unwrapped.module is None else {name, f"{type(unwrapped.module).__qualname__}.forward"}
     graphs = tuple(one.graph for one in compiled if one.belongs_to(names, unwrapped.code))
     if not graphs:
         functions = dict.fromkeys(one.graph.location.function for one in compiled if one.graph.location is not None)
-        known = f"graphs that save tensors are those of {', '.join(functions)}" if functions else "no graph saved a tensor"
-        raise UsageError(f"{program} compiled no graph of {name} that saves tensors for backward\n  {known}")
+        saving = f"graphs that save tensors are those of {', '.join(functions)}" if functions else "no graph saved a tensor"
+        raise UsageError(f"{program} compiled no graph of {name} that saves tensors for backward\n  {saving}")
     rules = tuple(dict.fromkeys(rule for graph in graphs for rule in graph.rules))
     return SavedReport(graphs, (), *simulated_peaks(graphs), "simulated", rules)

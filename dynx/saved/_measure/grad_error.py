@@ -52,7 +52,7 @@ def grad_error(fn: Any, /, *args: Any, hooks: SavedHooks, backend: Any = None, *
 
 
 def compared(trial: Trial, without: Trial, rules: tuple[str, ...] = ()) -> GradError:
-    """Return how the gradients of a run with hooks (`trial`) differ from those of a run of the same program `without` hooks."""
+    """Compare the gradients of a run with hooks (`trial`, whose `rules` are reported) and a run `without` hooks."""
     names = [name for name in without.gradients if name in trial.gradients]
     parameters = []
     for name in names:

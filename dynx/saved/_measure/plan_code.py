@@ -1,4 +1,4 @@
-"""Write rules for chosen codecs: by line or module, if all tensors of the line or module have one codec, else by name."""
+"""Write the rules of a plan: by line or module if all tensors of this line or module get the same codec, else by name."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _seconds: dict[str, float] = {}
 
 
 def probes(names: Sequence[str]) -> SavedHooks:
-    """Return hooks under which `probe` can measure a codec on the saved tensors with these names."""
+    """Return hooks that insert an operator at the saved tensors with these names, by which `probe` applies a codec to them."""
     rules = (rule(Codec("probe", partial(_pack, name), _unpack, "any"), name=f"^{re.escape(name)}$") for name in names)
     return hooks(*rules, cache_hash=f"probes {tuple(names)}", validate=False)
 
@@ -29,7 +29,7 @@ def probes(names: Sequence[str]) -> SavedHooks:
 def probe(name: str, codec: Codec, backward: Callable[[], T]) -> tuple[T, float]:
     """Return the gradients that `backward()` computes if `codec` packs and unpacks the saved tensors called `name`.
 
-    Also return the seconds that packing and unpacking take, with uncompiled operators.
+    Forward must have run under the hooks of `probes`. Also return the seconds that packing and unpacking take, uncompiled.
     """
     _active[name] = codec
     _seconds[name] = 0.0

@@ -120,7 +120,7 @@ def simulated_peaks(graphs: Sequence[SavedGraph]) -> tuple[int, int]:
 
 
 class _Meter:
-    """Measures the peak bytes allocated on the current CUDA device; `peak` returns and resets it; 0 without CUDA."""
+    """Measures CUDA memory: `peak()` returns the peak since its last call, minus the bytes at the start; 0 without CUDA."""
 
     def __init__(self) -> None:
         self.has_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()

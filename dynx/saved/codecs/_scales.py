@@ -20,9 +20,9 @@ _MOST_PADDING = 1 / 8  # of a row
 
 
 class Alphabet(NamedTuple):
-    """The numbers (codes) that a storage format can represent; a scale maps the largest finite element to the largest code.
+    """The largest numbers of a storage format, and its NaN. A tensor is stored as codes: elements divided by their scale.
 
-    If infinities or NaN are among its elements, a scale is negative: then codes of the largest magnitude mean infinity.
+    A scale is negative if infinities or NaN are among its elements: then codes of the largest magnitude mean infinity.
     """
 
     largest: float
@@ -31,10 +31,10 @@ class Alphabet(NamedTuple):
 
 
 def scaled_codec(name: str, code: str, alphabet: Alphabet, encode: Encode, *, per: Per, block: int) -> Codec:
-    """Return a codec that stores scales, and the codes of the elements in the format to which `encode` rounds them.
+    """Return a codec that stores scales, and elements divided by their scale and rounded to a format by `encode`.
 
-    `code` is the beginning of the expression that creates the codec, up to its argument `per`; `encode` takes codes that are
-    not rounded. Raises UsageError if `per` is unknown, or `block`, the elements per block, is not a positive int.
+    `alphabet` has the largest numbers of the format. `code` is the beginning of the expression that creates the codec, up to
+    its argument `per`. Raises UsageError if `per` is unknown, or `block`, the elements per block, is not a positive int.
     """
     if per not in ("tensor", "row", "block"):
         raise UsageError(f"per={per!r} is not known\n  pass 'tensor', 'row' or 'block'")
@@ -61,7 +61,7 @@ def _unpack(packed: Any, *, alphabet: Alphabet, per: Per) -> torch.Tensor:
 
 
 def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
-    """Return why a codec with these scales cannot pack a tensor, or an empty string."""
+    """Return why a codec with one scale for each `per` (tensor, row or block) cannot pack a tensor, or an empty string."""
     if any(type(size) is int and size == 0 for size in tensor.shape):
         return "it has no elements"
     if per != "tensor" and tensor.dim() == 0:
@@ -76,7 +76,7 @@ def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
 
 
 def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scales, and the codes of the elements before they are rounded to the format.
+    """Return the scales, and the elements divided by their scale, which are then rounded to the storage format.
 
     With `per="block"`, the last dim is padded with 0 and split into `(..., blocks, block)`. Both results are float32, or
     float64 for a float64 tensor.
@@ -110,7 +110,7 @@ def _extremes(values: torch.Tensor, per: Per) -> tuple[torch.Tensor, torch.Tenso
 def restored(
     stored: torch.Tensor, scale: torch.Tensor, alphabet: Alphabet, dtype: torch.dtype, per: Per, last: Any
 ) -> torch.Tensor:
-    """Return the unpacked tensor: the rounded codes in `stored` times `scale`, in `dtype` and with last size `last`."""
+    """Return the unpacked tensor: `stored` times `scale`, converted to `dtype`; without padding if scales are per block."""
     codes = stored.to(scale.dtype)
     limit = torch.where(scale < 0, alphabet.largest, inf)
     is_finite = (codes < limit) & (codes > -limit)

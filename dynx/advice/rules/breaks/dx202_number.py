@@ -1,4 +1,4 @@
-"""DX202: a tensor is converted to a Python number."""
+"""Rule DX202: a graph break where a tensor is converted to a Python number."""
 
 from __future__ import annotations
 

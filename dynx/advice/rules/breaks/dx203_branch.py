@@ -1,4 +1,4 @@
-"""DX203: Python branches on the value of a tensor."""
+"""Rule DX203: a graph break where Python branches on the value of a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX206: a graph break in a block (`with`, `try` or a loop) where torch cannot resume, so that the function runs eagerly."""
+"""Rule DX206: a graph break in a `with`, `try` or loop, where torch cannot resume, so that the function runs eagerly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX207: torch.compile is applied to a generator function, which runs eagerly."""
+"""Rule DX207: torch.compile is applied to a generator function, which runs eagerly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX208: a mutation that Dynamo does not support."""
+"""Rule DX208: a graph break at a mutation that Dynamo does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX209: the size of an operator's output depends on the values of a tensor, as in `nonzero`."""
+"""Rule DX209: a graph break at an operator whose output size depends on the values of a tensor, such as `nonzero`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX214: a tensor layout that Dynamo does not trace: sparse tensors."""
+"""Rule DX214: a graph break at sparse tensors, which Dynamo does not trace."""
 
 from __future__ import annotations
 

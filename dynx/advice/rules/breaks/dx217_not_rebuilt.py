@@ -1,4 +1,4 @@
-"""DX217: a value that Dynamo cannot rebuild after a graph break."""
+"""Rule DX217: after a graph break, Dynamo cannot rebuild a value, such as a generator, outside the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX501: a library breaks the graph."""
+"""Rule DX501: the code of a library breaks the graph."""
 
 from __future__ import annotations
 

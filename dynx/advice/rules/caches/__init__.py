@@ -1,1 +1,1 @@
-"""Rules DX4xx: compilations that torch's compile caches on disk, or a PGO profile of dynamic sizes, could have avoided."""
+"""Rules DX4xx: compilations that could have been avoided by torch's compile caches on disk, or by a PGO profile."""

@@ -1,4 +1,4 @@
-"""DX401: a graph bypasses the FX graph cache, so that its compiled kernels are not cached on disk."""
+"""Rule DX401: a graph bypasses the FX graph cache, so that its compiled kernels are not cached on disk."""
 
 from __future__ import annotations
 

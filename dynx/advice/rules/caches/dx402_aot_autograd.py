@@ -1,4 +1,4 @@
-"""DX402: a graph bypasses AOTAutograd's cache on disk, but not the FX graph cache."""
+"""Rule DX402: a graph bypasses AOTAutograd's cache on disk, but not the FX graph cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX403: a graph missed the caches on disk because a symbol has another name than in an earlier graph."""
+"""Rule DX403: a graph missed the caches on disk because a symbol has another name than in an earlier graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX404: the PGO profile has this function only with another closure, so that its dynamic sizes are not used."""
+"""Rule DX404: a PGO profile has a function only with another hash of its closure, so that its dynamic sizes are not used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ADVICE = "save the profile with dynx run --pgo, or under dynx.pgo.stable_closur
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each function whose dynamic sizes torch learns again; its seconds are 0: the cost is not measured."""
+    """Yield a finding for each function whose dynamic sizes torch learns again; its cost is not measured: 0 seconds."""
     first = {(miss.location.file, miss.location.line): miss for miss in reversed(run.profile_misses)}
     for miss in reversed(first.values()):
         title = f"learns its dynamic sizes again: {miss.profile} has it with another closure"

@@ -1,4 +1,4 @@
-"""DX405: a line of code specializes a size that is dynamic in the PGO profile."""
+"""Rule DX405: a line of code specializes a size that is dynamic in the PGO profile."""
 
 from __future__ import annotations
 

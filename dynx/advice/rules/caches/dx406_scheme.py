@@ -1,4 +1,4 @@
-"""DX406: a graph missed the caches on disk because `dynx.symbols.install` named the symbols of only one of two graphs."""
+"""Rule DX406: a graph missed the caches on disk because `dynx.symbols.install` named the symbols of only one of two graphs."""
 
 from __future__ import annotations
 

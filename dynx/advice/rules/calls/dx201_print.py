@@ -1,4 +1,4 @@
-"""DX201: a print or log call breaks the graph."""
+"""Rule DX201: a print or log call breaks the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX204: a C function has no Python code to trace."""
+"""Rule DX204: a graph break at a call of a C function, which has no Python code to trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX205: a disabled or skipped function is called."""
+"""Rule DX205: a graph break at a function that is under `torch.compiler.disable`, or that torch skips."""
 
 from __future__ import annotations
 

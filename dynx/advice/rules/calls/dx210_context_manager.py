@@ -1,4 +1,4 @@
-"""DX210: a context manager that Dynamo does not trace."""
+"""Rule DX210: a graph break at a context manager that Dynamo does not trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX211: random numbers are drawn from a `torch.Generator` or a generator of numpy."""
+"""Rule DX211: a graph break where random numbers are drawn from a generator object: `torch.Generator`, or one of numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX212: backward() runs inside the compiled function."""
+"""Rule DX212: a graph break at backward() or torch.autograd.grad() in the compiled function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX213: a parameter or module is created inside the compiled function."""
+"""Rule DX213: a graph break where the compiled function creates a parameter or module."""
 
 from __future__ import annotations
 

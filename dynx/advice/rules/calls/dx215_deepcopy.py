@@ -1,4 +1,4 @@
-"""DX215: a tensor or module is copied with copy.deepcopy."""
+"""Rule DX215: a graph break where a tensor or module is copied with copy.deepcopy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX216: torch._dynamo.graph_break() is called."""
+"""Rule DX216: a graph break because the user's code calls torch._dynamo.graph_break()."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dynx.records.graph_break import GraphBreak
 
 
 def _applies(graph_break: GraphBreak) -> bool:
-    """Return whether the user's line calls `graph_break`; calls in torch.optim, around each step, cannot be avoided."""
+    """Return whether the user's code calls `graph_break()`; calls by torch.optim do not count: users cannot avoid them."""
     return graph_break.kind.startswith("Call to `torch._dynamo.graph_break()`") and "graph_break" in graph_break.code
 
 

@@ -1,4 +1,4 @@
-"""DX601: an operator cannot be captured in a CUDA graph."""
+"""Rule DX601: `dynx.cudagraphs` cannot capture an operator in a CUDA graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX602: the host reads the value of a tensor, which cannot be captured in a CUDA graph."""
+"""Rule DX602: the host reads the value of a tensor, which cannot be captured in a CUDA graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX603: a size depends on the values of a tensor, which cannot be captured in a CUDA graph."""
+"""Rule DX603: a size depends on the values of a tensor, which cannot be captured in a CUDA graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX605: a parameter has a new address on each call, so that it is copied to the memory of the CUDA graph."""
+"""Rule DX605: a parameter has a new address on each call, so that it is copied to the memory of the CUDA graph."""
 
 from __future__ import annotations
 

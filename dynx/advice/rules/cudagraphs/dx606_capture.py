@@ -1,4 +1,4 @@
-"""DX606: the capture of a CUDA graph failed."""
+"""Rule DX606: `dynx.cudagraphs` tried to capture a CUDA graph, and the capture failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX801: a mutation is lost in compiled code."""
+"""Rule DX801: compiled code loses a mutation: the object keeps its old value."""
 
 from __future__ import annotations
 

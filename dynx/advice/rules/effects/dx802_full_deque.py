@@ -1,4 +1,4 @@
-"""DX802: a full deque keeps the wrong items in compiled code."""
+"""Rule DX802: a full deque keeps the wrong items in compiled code."""
 
 from __future__ import annotations
 

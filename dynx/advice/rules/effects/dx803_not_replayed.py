@@ -1,4 +1,4 @@
-"""DX803: compiled code repeats no mutation, because `torch._dynamo.config.replay_side_effects` is off."""
+"""Rule DX803: compiled code repeats no mutation, because `torch._dynamo.config.replay_side_effects` is off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX301: a function reached a recompile limit and runs eagerly; `findings/limits.py` creates the findings."""
+"""Rule DX301: a function reached a recompile limit and runs eagerly; `findings/limits.py` creates the findings."""
 
 from __future__ import annotations
 

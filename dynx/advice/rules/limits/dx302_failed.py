@@ -1,4 +1,4 @@
-"""DX302: a compilation fails."""
+"""Rule DX302: a compilation fails with an exception."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
 
 
 def _failure(reason: str, graph_break: GraphBreak | None) -> tuple[str, str]:
-    """Return the title and the advice for a failed compilation; `reason` is the class and the message of the exception."""
+    """Return title and advice for a failed compilation, given its exception as text and the graph break that raised it."""
     for pattern, what, advice in _FAILURES:
         if re.match(pattern, reason):
             return f"{reason.partition(':')[0]}: {what}", advice

@@ -1,4 +1,4 @@
-"""DX701: a saved tensor that backward reads as a mask is stored with less precision, and small elements become 0."""
+"""Rule DX701: a saved tensor that backward reads as a mask is stored with less precision, and small elements become 0."""
 
 from __future__ import annotations
 

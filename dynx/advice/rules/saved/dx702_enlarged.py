@@ -1,4 +1,4 @@
-"""DX702: a saved tensor is stored with less precision, and backward enlarges its error."""
+"""Rule DX702: a saved tensor is stored with less precision, and backward enlarges its error."""
 
 from __future__ import annotations
 

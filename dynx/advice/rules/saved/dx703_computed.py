@@ -1,4 +1,4 @@
-"""DX703: backward recomputes a tensor from a saved tensor that is stored with less precision."""
+"""Rule DX703: backward recomputes a tensor from a saved tensor that is stored with less precision."""
 
 from __future__ import annotations
 

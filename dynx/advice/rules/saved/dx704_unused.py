@@ -1,4 +1,4 @@
-"""DX704: a `saved.rule` of the user applies to no saved tensor."""
+"""Rule DX704: a `saved.rule` of the user applies to no saved tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX102: a tensor's size changes."""
+"""Rule DX102: recompiles because the size of a tensor changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX105: a tensor's dtype changes."""
+"""Rule DX105: recompiles because the dtype of a tensor changes."""
 
 from __future__ import annotations
 

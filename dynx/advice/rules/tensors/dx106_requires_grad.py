@@ -1,4 +1,4 @@
-"""DX106: a tensor's requires_grad changes."""
+"""Rule DX106: recompiles because requires_grad of a tensor changes."""
 
 from __future__ import annotations
 

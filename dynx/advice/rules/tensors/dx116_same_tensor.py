@@ -1,4 +1,4 @@
-"""DX116: two arguments are the same tensor in some calls only."""
+"""Rule DX116: recompiles because two arguments are the same tensor in some calls only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX117: a tensor's strides change."""
+"""Rule DX117: recompiles because the strides of a tensor change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX118: a tensor's device changes."""
+"""Rule DX118: recompiles because the device of a tensor changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX119: a tensor's number of dims changes."""
+"""Rule DX119: recompiles because the number of dims of a tensor changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX101: an int on a module changes."""
+"""Rule DX101: recompiles because an int attribute of a module changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX103: a global variable changes."""
+"""Rule DX103: recompiles because a global variable changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX104: a container's length changes."""
+"""Rule DX104: recompiles because the length or the keys of a container change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX107: train and eval mode alternate."""
+"""Rule DX107: recompiles because a module alternates between train and eval mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX108: grad mode differs between calls."""
+"""Rule DX108: recompiles because grad mode or inference mode differs between calls."""
 
 from __future__ import annotations
 

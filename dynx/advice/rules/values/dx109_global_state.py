@@ -1,4 +1,4 @@
-"""DX109: global torch state differs between calls."""
+"""Rule DX109: recompiles because global torch state, such as the default dtype, differs between calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SETTERS = {
 
 
 def _setter(state: str) -> str:
-    """Return the advice that says how to set a field of torch's global state; "set it" if no function is known."""
+    """Return how to set a field of torch's global state, such as "call torch.set_num_threads()"; "set it" if unknown."""
     return next((call for field, call in _SETTERS.items() if field in state), "set it")
 
 

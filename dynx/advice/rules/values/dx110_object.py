@@ -1,4 +1,4 @@
-"""DX110: an object guarded by identity is replaced."""
+"""Rule DX110: recompiles because an object that is guarded by identity is replaced by another object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX111: a guarded function is replaced by another function object."""
+"""Rule DX111: recompiles because a guarded function is replaced by another function object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX112: a function is compiled again because its backend is another object."""
+"""Rule DX112: recompiles because a function is compiled again with another backend object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dynx.records.fix import Fix
 
 
 def _are_different(cause: Cause) -> bool:
-    """Return whether all compilations have backends with different names."""
+    """Return whether no two compilations have backends with the same name."""
     names = [cause.first.expected, *(recompile.reasons[0].got for recompile in cause.recompiles)]
     return len(set(names)) == len(names)
 

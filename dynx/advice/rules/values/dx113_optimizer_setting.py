@@ -1,4 +1,4 @@
-"""DX113: a setting of an optimizer whose step is compiled changes, such as the learning rate."""
+"""Rule DX113: recompiles of an optimizer step because a setting of the optimizer changes, such as the learning rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX114: a Python value changes."""
+"""Rule DX114: recompiles because a Python value changes, if no more specific rule applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX115: instances of one class that differ share the cache entries of its compiled code."""
+"""Rule DX115: recompiles because instances of one class differ, but share the cache entries of the compiled code."""
 
 from __future__ import annotations
 

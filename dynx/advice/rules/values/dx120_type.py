@@ -1,4 +1,4 @@
-"""DX120: a value's type changes."""
+"""Rule DX120: recompiles because the type of a value changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DX121: a guarded attribute exists in some calls only."""
+"""Rule DX121: recompiles because a guarded attribute exists in some calls only."""
 
 from __future__ import annotations
 

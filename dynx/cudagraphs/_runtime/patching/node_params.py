@@ -75,9 +75,9 @@ def _param_layout(params: Any) -> list[tuple[int, int]]:
 
 
 class InputPointers:
-    """The pointers to inputs in an executable graph, which are set through copies of the parameters of their nodes.
+    """The pointers to inputs in an executable graph; `set` changes them by passing changed node parameters to the driver.
 
-    `scan` says where the pointers are, and where padding holds old addresses (stale bytes), which is overwritten.
+    `scan` contains their locations, and the locations of padding with old addresses (stale bytes), which is overwritten.
     """
 
     def __init__(self, executable: driver.ExecutableGraph, scan: ScanResult, inputs: int) -> None:
@@ -104,7 +104,7 @@ class InputPointers:
         self.set = self._make_single_setter() if inputs == 1 else self._set_all
 
     def _make_single_setter(self) -> Callable[[Sequence[torch.Tensor]], None]:
-        """Return a function that sets the pointers of a graph with one input, in as few steps as possible."""
+        """Return a faster version of `_set_all` for a graph with one input."""
         current, context, set_all = self._current, self._context, self._set_all
         cells, updates = tuple(self._cells[0]), tuple(self._updates[0])
 
@@ -126,7 +126,7 @@ class InputPointers:
         return set_single
 
     def _set_all(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Set the pointers to all inputs for the next replays."""
+        """Set the pointers to the inputs to the addresses of `tensors`, for the next replays."""
         addresses, current = [tensor.data_ptr() for tensor in tensors], self._current
         if addresses == current:
             return

@@ -51,7 +51,7 @@ class InputPointer(NamedTuple):
 
 
 class StaleBytes(NamedTuple):
-    """Padding in node parameters that holds part of an old address. It is overwritten; replays then verify the outputs."""
+    """Padding in node parameters that contains bytes of an old address; patching overwrites it with `replacement`."""
 
     node: int
     field: int
@@ -60,7 +60,7 @@ class StaleBytes(NamedTuple):
 
 
 class ScanResult(NamedTuple):
-    """The input pointers and the padding that a scan found."""
+    """What a scan of node parameters found: pointers to inputs, and padding that contains bytes of old addresses (stale)."""
 
     pointers: list[InputPointer]
     stale: list[StaleBytes]
@@ -71,11 +71,11 @@ class NotPatchable(Exception):
 
 
 class MisleadingWord(NotPatchable):
-    """Raised if a word looks like the address of an input but does not change with it; inputs at new addresses may help."""
+    """Raised if 8 bytes of node parameters look like an input's address but do not change with it; another try may succeed."""
 
 
 class UnexplainedDifference(NotPatchable):
-    """Raised if a word differs between captures for an unknown reason; more captures may show that it differs at random."""
+    """Raised if 8 bytes of node parameters differ between captures for an unknown reason; more captures may explain it."""
 
 
 def find_input_pointers(
@@ -105,15 +105,15 @@ def find_input_pointers(
     """
     counts = [len(nodes) for nodes in (first, second, *repeats, *repeats_of_second)]
     if len(set(counts)) > 1:
-        raise NotPatchable(f"repeated captures of the graph have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
+        raise NotPatchable(f"captures of the same function have different numbers of nodes: {', '.join(map(str, counts))}")
     found: list[InputPointer | StaleBytes] = []
     all_nodes = zip(first, second, *repeats, *repeats_of_second, strict=True)
     for index, (node, second_node, *repeated) in enumerate(all_nodes):
         if node.kind == "other":
-            raise NotPatchable(f"node {index} of the graph is not a kernel, memcpy or memset node")
+            raise NotPatchable(f"node {index} of the graph is not a kernel, memcpy or memset node, so dynx cannot patch it")
         if any(node[:2] != other[:2] for other in (second_node, *repeated)):
             operations = f"{node.operation} and {second_node.operation}"
-            raise NotPatchable(f"repeated captures of the graph differ in node {index}: {operations}")
+            raise NotPatchable(f"captures of the same function differ in node {index}, which runs {operations}")
         of_first, of_second = repeated[: len(repeats)], repeated[len(repeats) :]
         found += _scan_node(index, (node, *of_first), (second_node, *of_second), inputs, device_memory, host_memory)
     pointers = [entry for entry in found if isinstance(entry, InputPointer)]
@@ -152,11 +152,11 @@ def _scan_node(
             tensor = _input_at(word, second_word, inputs) if is_stable else None
             if tensor is not None:
                 if firsts[0].kind == "memset":
-                    raise NotPatchable(f"memset node {index} of the graph writes to an input")
+                    raise NotPatchable(f"memset node {index} of the graph writes to an input, and dynx patches no memset nodes")
                 yield InputPointer(index, field, offset, tensor, word - inputs[tensor][0].start)
             elif any(first.start <= word < first.end for first, _ in inputs):
                 raise MisleadingWord(
-                    f"node {index} of the graph holds a value that looks like the address of an input,"
+                    f"a parameter of graph node {index} looks like the address of an input,"
                     " but does not change with that address"
                 )
             elif word != second_word and is_stable:
@@ -170,8 +170,8 @@ def _scan_node(
                     continue
                 part = None if is_internal else _stale_part(word, second_word, device_memory, host_memory)
                 if part is None:
-                    differing = f"word {offset} of parameter {field} of node {index}"
-                    raise UnexplainedDifference(f"{differing} differs between captures: {word:#x} and {second_word:#x}")
+                    node_word = f"word {offset} of parameter {field} of graph node {index}"
+                    raise UnexplainedDifference(f"{node_word} differs between captures: {word:#x} and {second_word:#x}")
                 yield StaleBytes(index, field, offset + part.start, second_word.to_bytes(_WORD, "little")[part])
         yield from _scan_partial_words(index, field, of_first, of_second)
 
@@ -179,7 +179,10 @@ def _scan_node(
 def _stale_part(
     word: int, second_word: int, device_memory: Sequence[AddressRange], host_memory: Sequence[AddressRange]
 ) -> slice | None:
-    """Return which bytes of a word are padding: all of a host address, or four, the lower half of any address; None if none."""
+    """Return which bytes of a word that differs between two captures are padding; None if they are not known to be padding.
+
+    All 8 bytes are padding if both words are host addresses; 4 bytes if only they differ and are lower halves of addresses.
+    """
     if _contains(host_memory, word) and _contains(host_memory, second_word):
         return slice(0, _WORD)
     for half in (0, 4):
@@ -208,7 +211,7 @@ def _word_at(offset: int, captures: Sequence[Field]) -> tuple[int, bool]:
 
 
 def _scan_partial_words(index: int, field: int, of_first: Sequence[Field], of_second: Sequence[Field]) -> Iterator[StaleBytes]:
-    """Yield differing bytes before and after the aligned words of a field, too few to be addresses."""
+    """Yield differing bytes at both ends of a parameter, outside of its aligned 8-byte words: too few to hold an address."""
     begin, size = of_first[0][0], len(of_first[0][1])
     head = min(-begin % _WORD, size)
     for part in (slice(0, head), slice(head + (size - head) // _WORD * _WORD, size)):
@@ -219,7 +222,7 @@ def _scan_partial_words(index: int, field: int, of_first: Sequence[Field], of_se
 
 
 def _input_at(word: int, second_word: int, inputs: Sequence[tuple[AddressRange, AddressRange]]) -> int | None:
-    """Return the index of the input to which both words point, at the same offset (up to its end); None if there is none."""
+    """Return the index of the input that both words point into (or to its end) at the same offset; None if there is none."""
     pointed = [
         index
         for index, (first, second) in enumerate(inputs)
@@ -229,6 +232,5 @@ def _input_at(word: int, second_word: int, inputs: Sequence[tuple[AddressRange, 
 
 
 def _contains(ranges: Sequence[AddressRange], address: int) -> bool:
-    """Return whether an address is in one of the sorted ranges."""
     index = bisect_right(ranges, (address, 1 << 64)) - 1
     return index >= 0 and ranges[index].start <= address < ranges[index].end

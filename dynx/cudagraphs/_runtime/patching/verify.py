@@ -41,19 +41,19 @@ def make_verified_setter(
     inputs: Sequence[torch.Tensor],
     select_clones: SelectClones,
 ) -> SetAddresses:
-    """Return a function that sets the input pointers of the first graph, verified by replays.
+    """Return a function that sets the pointers to inputs in the graph `first`, verified by replays.
 
-    `input_sets` are two sets of copies of `inputs`, as `spread_copies` makes them. The first graph was captured with the first
-    set; `capture_again` captures another graph with one of them. Raises NotPatchable if the input pointers cannot be
-    distinguished from other words, or if verification failed.
+    `input_sets` are two sets of copies of `inputs`, as `spread_copies` makes them. `first` was captured with the first set;
+    `capture_again` captures the function with the set that it is called with. Raises NotPatchable if the pointers to inputs
+    cannot be distinguished from other node parameters, or if verification failed.
     """
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
     scan = _scan(first, capture_again, input_sets, ranges)
     storages = {tensor.untyped_storage().data_ptr() for tensor in input_sets[0]}
     if any(output.untyped_storage().data_ptr() in storages for output in tensors_in(first.outputs)):
-        raise NotPatchable("an output of the graph aliases an input")
+        raise NotPatchable("an output of the graph aliases an input, so its address cannot be patched")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
-        raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
+        raise NotPatchable("the captured function also reads an argument's tensor through a global, attribute or closure")
     pointers = InputPointers(first.executable, scan, len(ranges))
 
     def verify(_: Sequence[Any]) -> list[Any]:
@@ -73,7 +73,7 @@ def _scan(
     input_sets: Sequence[Sequence[torch.Tensor]],
     inputs: Sequence[tuple[AddressRange, AddressRange]],
 ) -> ScanResult:
-    """Return the input pointers; capture again, up to a limit, while node parameters differ for an unknown reason."""
+    """Find the input pointers; capture again, up to `_CAPTURES` times, while node parameters differ for an unknown reason."""
     nodes = read_node_params(first.graph), read_node_params(capture_again(input_sets[1]).graph)
     repeats: tuple[list[list[NodeParams]], list[list[NodeParams]]] = ([], [])  # of the two sets, in turn
     filler: list[bytearray] = []
@@ -91,9 +91,9 @@ def _scan(
 def _verify(
     graph: _Graph, pointers: InputPointers, input_sets: Sequence[Sequence[torch.Tensor]], select_clones: SelectClones
 ) -> None:
-    """Verify patched pointers: replay with inputs at new addresses and garbage at the old ones, and compare the outputs.
+    """Verify `pointers`: replay with inputs at new addresses and garbage at the old addresses; the outputs must not change.
 
-    After a replay, the memory of the graph must not hold an old address: for other values of the inputs, a kernel might use it.
+    The graph must also write no old address to its memory, since a kernel might use it for other values. Raises NotPatchable.
     """
     expected = _replay_as_bytes(graph, select_clones)
     for seed in (2, 3):
@@ -103,7 +103,7 @@ def _verify(
         pointers.set(fresh)
         actual = _replay_as_bytes(graph, select_clones)
         if not all(torch.equal(before, after) for before, after in zip(expected, actual, strict=True)):
-            raise NotPatchable("the outputs of a replay differ when the inputs have new addresses")
+            raise NotPatchable("a replay returned other outputs after equal inputs were passed at new addresses")
         old = [_range(tensor) for tensor in (*input_sets[0], *input_sets[1])]
         if holds_address(graph.memory(), old, torch.device("cuda", torch.cuda.current_device())):
             raise NotPatchable("the graph writes the address of an input to memory, where patching cannot change it")
@@ -111,7 +111,7 @@ def _verify(
 
 
 def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.Tensor]:
-    """Replay, and return the outputs as bytes, which distinguish one NaN from another."""
+    """Replay the graph, and return its outputs as bytes, since NaN does not compare equal to NaN."""
     device = torch.cuda.current_device()
     generator = torch.cuda.default_generators[device]
     offset = generator.get_offset()
@@ -121,7 +121,7 @@ def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.T
     del targets  # not before: another thread that works on this stream would get memory that the replay writes to
     if generator.get_offset() != offset:
         generator.set_offset(offset)
-        raise NotPatchable("the graph draws random numbers, so two replays cannot be compared")
+        raise NotPatchable("the graph draws random numbers, so patched pointers cannot be verified by replaying it")
     outputs = [output for output in tensors_in(graph.outputs) if output.numel()]
     return [output.detach().contiguous().view(-1).view(torch.uint8).clone() for output in outputs]
 
