@@ -16,7 +16,7 @@ from dynx._torch.tracing.stack import RawFrame
 from dynx._torch.tracing.translator import TraceId
 from dynx._trace.dispatch import CompileEnd, emit
 from dynx._trace.guards.records import read_guard
-from dynx._trace.guards.requests import by_short_source, lines_for_short_source
+from dynx._trace.guards.requests import by_short_source, lines_for
 from dynx.errors import UnsupportedTorch
 from dynx.records import Location, Record, Trouble
 from dynx.records.detail import CompiledGuards, GraphCode
@@ -66,7 +66,7 @@ def _compiled_guards(end: CompileEnd) -> CompiledGuards:
 
     @cache  # several guards check the same value
     def requesters(source: str) -> tuple[Location, ...]:
-        return tuple(map(named, lines_for_short_source(source, requests, None)[:_MAX_REQUESTERS]))
+        return tuple(map(named, lines_for(source, requests, None)[:_MAX_REQUESTERS]))
 
     texts = [(guard.type, text) for node in tree_of(end.guards).walk() for guard in node.guards for text in guard.texts]
     guards = tuple(read_guard(kind, text, end.code, requesters, max_length=_MAX_TEXT) for kind, text in texts[:_MAX_GUARDS])

@@ -14,7 +14,7 @@ from dynx._reading.user_location import code_at, named, user_location
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace import custom_guards
-from dynx._trace.guards.requests import by_short_source, lines_for, short_source, tensor_source
+from dynx._trace.guards.requests import by_short_source, lines_for, tensor_source
 from dynx._trace.guards.text import FailedEntry, ParsedGuard
 from dynx.records import Location, Reason
 
@@ -26,17 +26,23 @@ _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the loca
 
 @dataclass(frozen=True)
 class EntryFacts:
-    """Plain data about a cache entry, recorded when the entry is compiled, and used to explain later recompiles."""
+    """Plain data about a cache entry, recorded when the entry is compiled, and used to explain later recompiles.
 
-    requests: Mapping[str, list[StackParts]]
+    Sources are shortened, as in torch's messages, when they are needed: few entries are ever explained.
+    """
+
+    requested: Mapping[str, list[StackParts]]  # the stacks that requested guards, by source
     state: Mapping[str, str]  # torch's global state
     backend: str | None
     described: safe_read.Described = field(default_factory=lambda: safe_read.Described({}, {}, {}))  # guarded values
     instance: Callable[[], Any] = field(default=lambda: None)  # weak reference to `self`
 
     @cached_property
+    def requests(self) -> dict[str, list[StackParts]]:
+        return by_short_source(self.requested)
+
+    @cached_property
     def values(self) -> safe_read.Described:
-        """The guarded values by source as torch shortens it in messages; few entries are ever explained."""
         objects, keys, types = self.described
         return safe_read.Described(by_short_source(objects), by_short_source(keys), by_short_source(types))
 
@@ -158,7 +164,7 @@ def _differing(facts: EntryFacts, locals: Mapping[str, Any]) -> tuple[str, ...]:
     if _other_instance(facts, locals) is None:
         return ()
     before, now = {"self": facts.instance()}, {"self": locals["self"]}
-    sources = dict.fromkeys(source for source in map(short_source, facts.requests) if source.startswith("self."))
+    sources = [source for source in facts.requests if source.startswith("self.")]
     values = ((source, safe_read.describe(source, before, {}), safe_read.describe(source, now, {})) for source in sources)
     return tuple(source for source, old, new in values if None not in (old, new) and old != new)[:_MAX_DIFFERING]
 
@@ -184,7 +190,7 @@ def _name_missing_attribute(
     """Make the missing attribute the source of a failed `getattr` guard; torch's message names only the object."""
     if not guard.text.startswith("getattr failed"):
         return guard
-    attributes = [source for source in map(short_source, facts.requests) if source.rpartition(".")[0] == guard.source]
+    attributes = [source for source in facts.requests if source.rpartition(".")[0] == guard.source]
     missing = [attribute for attribute in attributes if safe_read.is_absent(attribute, locals, globals)]
     return replace(guard, source=missing[0]) if len(missing) == 1 else guard
 

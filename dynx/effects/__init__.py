@@ -10,13 +10,4 @@ from dynx.effects._check.check import check
 from dynx.records.check import CheckReport, Diff, Leak
 from dynx.records.effects import Effect, FrameEffects, Modified, Mutation
 
-__all__ = [
-    "CheckReport",
-    "Diff",
-    "Effect",
-    "FrameEffects",
-    "Leak",
-    "Modified",
-    "Mutation",
-    "check",
-]
+__all__ = ["CheckReport", "Diff", "Effect", "FrameEffects", "Leak", "Modified", "Mutation", "check"]

@@ -170,7 +170,7 @@ def test_dynx_run_c_without_code_is_a_usage_error(capsys):
     for words, message in ((["run", "-c"], "-c without code"), (["run", "-m"], "-m without"), (["run"], "no program to run")):
         assert main(words) == 2
         error = capsys.readouterr().err
-        assert error.startswith(f"dynx: {message}")
+        assert error.startswith(f"dynx: the command line is incomplete: {message}")
         assert "\n  for example: dynx run " in error
 
 

@@ -185,7 +185,7 @@ def test_scan_rejects_an_input_pointer_that_differs_between_captures_with_equal_
 
 
 def test_scan_rejects_captures_with_different_node_counts():
-    with pytest.raises(NotPatchable, match="1, 2 and 1 nodes"):
+    with pytest.raises(NotPatchable, match="numbers of nodes: 1, 2, 1"):
         find_input_pointers([kernel()], [kernel(), kernel()], [[kernel()]], INPUTS, MEMORY)
 
 

@@ -417,4 +417,4 @@ def test_warning_names_why_two_backends_differ():
         "'graphs', which test_warning_names_why_two_backends_differ.<locals>.collecting.<locals>.<lambda> closes over,"
         " a list, can change" in text
     )
-    assert text.endswith("reuse one backend object, or pass a key that identifies it: dynx.compile(..., key=...)")
+    assert text.endswith("reuse one backend object, or pass the same key for equal backends: dynx.compile(..., key=...)")

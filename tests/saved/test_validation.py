@@ -105,7 +105,7 @@ def test_eager_code_is_checked_too():
     x = torch.randn(8, 8, requires_grad=True)
     with saved.hooks(saved.rule(codec_of(lambda x: x, lambda x: x.reshape(-1)))):
         loss = model(x).sum()
-    with pytest.raises(BadCodec, match="the shape"):
+    with pytest.raises(BadCodec, match="unpack returns shape"):
         loss.backward()
 
 

@@ -21,7 +21,7 @@ _HINT = re.compile(r" \(HINT: type .*\)$")
 def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardNode:
     """Convert a node of torch's guard tree and its children to a record.
 
-    `requests` has the stacks that requested guards, by source; it is None if no listener observed the compilation.
+    `requests` has the stacks that requested guards, by short source; it is None if no listener observed the compilation.
     """
     return GuardNode(
         raw.source,
@@ -38,11 +38,7 @@ def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[St
 
 
 def read_guard(
-    kind: str,
-    text: str,
-    code: CodeType,
-    requesters_of: Callable[[str], tuple[Location, ...]],
-    max_length: int | None = None,
+    kind: str, text: str, code: CodeType, requesters_of: Callable[[str], tuple[Location, ...]], max_length: int | None = None
 ) -> GuardInfo:
     """Build the record of one guard of `code` from its type (`kind`) and its text in torch.
 

@@ -66,24 +66,17 @@ class Requests:
         return result
 
 
-def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
-    """List the distinct lines that requested a guard on `source`, in the order of the requests.
-
-    `source` is written as in torch's messages. If no line requested a guard on `source`, return the lines for the value that
-    it is read from: for `x.size()[0]`, the lines that requested a guard on `x`.
-    """
-    return lines_for_short_source(source, by_short_source(requests), call_site)
-
-
 def by_short_source(values: Mapping[str, T]) -> dict[str, T]:
     """Return a copy of a dict whose keys are sources of guards, with each source shortened by `short_source`."""
     return {short_source(source): value for source, value in values.items()}
 
 
-def lines_for_short_source(
-    source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None
-) -> tuple[Location, ...]:
-    """List the lines that requested a guard on `source`, as `lines_for` does, from the result of `by_short_source`."""
+def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
+    """List the distinct lines that requested a guard on `source`, in the order of the requests.
+
+    `source` and the keys of `requests` are written as in torch's messages. If no line requested a guard on `source`, return
+    the lines for the value that it is read from: for `x.size()[0]`, the lines that requested a guard on `x`.
+    """
     prefix = source
     while prefix:
         if stacks := requests.get(prefix):

@@ -56,8 +56,5 @@ RULE = BreakRule(
     applies=_applies,
     title_of=lambda graph_break: f"reading a tensor's value breaks the graph{code_of(graph_break)}",
     advice=_advice,
-    fixes=lambda graph_break: [
-        Fix("statement", f"{fixes.CONFIG}.capture_scalar_outputs = True"),
-        *fixes.branch(graph_break),
-    ],
+    fixes=lambda graph_break: [Fix("statement", f"{fixes.CONFIG}.capture_scalar_outputs = True"), *fixes.branch(graph_break)],
 )

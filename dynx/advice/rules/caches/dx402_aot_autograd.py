@@ -8,7 +8,5 @@ from dynx.advice.rule import RunRule
 _ADVICE = "use plain torch operations or a custom_op"
 
 RULE = RunRule(
-    id="DX402",
-    title="the autograd cache is bypassed",
-    find=lambda run: bypasses(run, "aot_autograd", "DX402", _ADVICE),
+    id="DX402", title="the autograd cache is bypassed", find=lambda run: bypasses(run, "aot_autograd", "DX402", _ADVICE)
 )

@@ -6,7 +6,5 @@ from dynx.advice.facts.renamed import renamed
 from dynx.advice.rule import RunRule
 
 RULE = RunRule(
-    id="DX403",
-    title="a graph missed the caches because a symbol has another name",
-    find=lambda run: renamed(run, "DX403"),
+    id="DX403", title="a graph missed the caches because a symbol has another name", find=lambda run: renamed(run, "DX403")
 )
