@@ -16,7 +16,15 @@ FixKind = Literal[
     "mark",  # `mark_dynamic(x, 1)` before the call of a compiled function
     "rewrite",  # a change of the line of the finding, or of the call: see `Rewrite`
 ]
-Rewrite = Literal["where", "assert", "eager only", "index", "first call", "tensor argument", "tensor attribute"]
+Rewrite = Literal[
+    "where",
+    "assert",
+    "eager only",
+    "index",
+    "first call",
+    "tensor argument",
+    "tensor attribute",
+]
 
 # texts for the user; `dynx.fix` selects by the name of the rewrite, not by its text
 TEXTS: Mapping[Rewrite, str] = {

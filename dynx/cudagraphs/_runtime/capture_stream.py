@@ -52,7 +52,7 @@ class CaptureStream:
         """Raise WorkspacesFreed if workspaces of `make_workspaces` were freed during the capture that has ended."""
         if self._bytes_used and self._workspaces.bytes_used() < self._bytes_used:
             clear_workspaces()  # workspaces that the capture allocated are in memory that is freed with its graph
-            raise WorkspacesFreed("another thread called torch._C._cuda_clearCublasWorkspaces() during a capture")
+            raise WorkspacesFreed("torch._C._cuda_clearCublasWorkspaces() ran during a capture\n  call it between captures")
 
     def _multiply(self) -> None:
         with (

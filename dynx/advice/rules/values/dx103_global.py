@@ -14,9 +14,5 @@ def _advice(cause: Cause) -> Advice:
 
 
 RULE = RecompileRule(
-    id="DX103",
-    title="a global changes",
-    applies=has_kind("value", "none", holder="global"),
-    advice=_advice,
-    fixes=of_value,
+    id="DX103", title="a global changes", applies=has_kind("value", "none", holder="global"), advice=_advice, fixes=of_value
 )

@@ -46,9 +46,5 @@ def _keys_of_argument(cause: Cause, source: str) -> Advice:
 
 
 RULE = RecompileRule(
-    id="DX104",
-    title="a container's length changes",
-    applies=has_kind(*CONTAINER),
-    advice=_advice,
-    fixes=first_call,
+    id="DX104", title="a container's length changes", applies=has_kind(*CONTAINER), advice=_advice, fixes=first_call
 )

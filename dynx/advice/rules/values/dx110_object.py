@@ -15,9 +15,5 @@ def _advice(cause: Cause) -> Advice:
 
 
 RULE = RecompileRule(
-    id="DX110",
-    title="an object guarded by identity is replaced",
-    applies=has_kind("object"),
-    advice=_advice,
-    fixes=first_call,
+    id="DX110", title="an object guarded by identity is replaced", applies=has_kind("object"), advice=_advice, fixes=first_call
 )
