@@ -34,10 +34,12 @@ def add_to(commands: Subparsers) -> None:
     dump = action("dump", _dump, "print a profile")
     dump.add_argument("file", type=Path, help=file_help)
     kind = dump.add_mutually_exclusive_group()
-    kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format, also if FILE is torch's")
+    kind.add_argument("--json", action="store_true", help="print the profile in dynx's JSON format, even if FILE is torch's")
     kind.add_argument("--sources", action="store_true", help="print the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
     kind.add_argument(
-        "--dims", action="store_true", help="as --sources, with dims, such as L['x']:0, which torch reads from 2.13 on"
+        "--dims",
+        action="store_true",
+        help="print the dynamic sources with their dims, such as L['x']:0, which torch reads from 2.13 on",
     )
 
     diff = action("diff", _diff, "print the sizes in which two profiles differ; exit code 1 if there are any")

@@ -45,7 +45,7 @@ def add_to(commands: Subparsers) -> None:
         "--detail",
         choices=("normal", "full"),
         default="normal",
-        help="full: also record guards, graph code and the cost of every traced line, and show what --post-mortem shows",
+        help="full: also record guards, graph code, the cost of traced lines, and the frames and locals at each graph break",
     )
     parser.add_argument("--full", action="store_true", help="show all that was recorded, in tables, not only the findings")
     parser.add_argument(

@@ -24,7 +24,7 @@ Compiled = Callable[[list[Any]], Any]
 
 
 class Compiler(NamedTuple):
-    """Functions that compile the whole graph, or a part of it, to a callable that takes a list of arguments and clears it."""
+    """A function that compiles the whole graph, and one for a part of it. The results take a list of arguments and clear it."""
 
     whole: Callable[[], Compiled]
     part: Callable[[GraphModule], Compiled]  # its outputs have the layouts of the fake tensors

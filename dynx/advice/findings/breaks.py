@@ -73,10 +73,10 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
 
 
 def inside_libraries(causes: Sequence[Cause], breaks: Sequence[GraphBreak]) -> list[Cause]:
-    """Return the causes of recompiles in libraries that are reported with a graph break (see `break_around`), not on their own.
+    """Return the causes that are reported with a graph break in a library, instead of on their own (see `break_around`).
 
-    Causes for which dynx has advice to users of the library are reported on their own. So are changing sizes, which come from
-    the program, unless a function that the user's code calls also recompiles because of a size.
+    A cause for which dynx has advice to users of the library is not returned. Nor are changing sizes, which come from the
+    program, unless they are reported anyway: for a function that the user's code calls.
     """
     of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}
     called = (cause for cause in causes if id(cause) in of_sizes)
@@ -112,7 +112,7 @@ def _with_recompiles(finding: Finding, recompiles: list[Recompile]) -> Finding:
 
 
 def _cause_of(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:
-    """Return the key of the graph break in the same compilation from which `graph_break` follows; None if there is none."""
+    """Return the key of the graph break that caused `graph_break` in the same compilation; None if there is none."""
     for earlier in breaks:
         rule = rule_of_break(earlier)
         if rule is not None and not rule.is_consequence and set(earlier.compiles) & set(graph_break.compiles):

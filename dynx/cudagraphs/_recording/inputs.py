@@ -46,7 +46,7 @@ def stage_inputs(inputs: list[Any], plan: GraphPlan, in_graph: tuple[int, ...]) 
 
 
 def read_in_place(dynamic: tuple[int, ...]) -> StagedInputs:
-    """Return the StagedInputs of a graph with patched pointers, which reads the caller's tensors without copies."""
+    """Return StagedInputs that copy nothing: the kernels' pointers to the `dynamic` inputs are set before each replay."""
     return StagedInputs(lambda args: None, dynamic, is_done_by_graph=True, sources=[], copied=0, nbytes=0)
 
 

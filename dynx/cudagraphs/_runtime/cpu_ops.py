@@ -59,7 +59,7 @@ class RejectCpuOps(OperatorMode):
         return out
 
     def _check(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise CaptureFailed if an operator mutates or reads a CPU tensor that was not created by Python code in a capture."""
+        """Raise CaptureFailed if an operator mutates or reads a CPU tensor, unless the captured function has created it."""
         schema = schema_of(operator)
         if schema is None:
             return  # a higher-order operator: what its body does is not known

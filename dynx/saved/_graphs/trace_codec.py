@@ -54,7 +54,10 @@ def trace_codec(
     outputs, spec = pytree.tree_flatten(packing.graph.output_node().args[0])
     leaves = tuple(value_of(output) if isinstance(output, Node) else output for output in outputs)
     if any(is_traceable_wrapper_subclass(leaf) for leaf in leaves):
-        raise subject.error("pack returns a tensor subclass", "let pack return its inner tensors, and unpack rebuild it")
+        raise subject.error(
+            "pack returns a tensor subclass, which a compiled graph cannot save",
+            "let pack return its inner tensors, and unpack rebuild it",
+        )
     varying = [index for index, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *_SCALARS))]
     if not leaves:
         raise subject.error("pack returns nothing to store, such as an empty tuple", "let pack return at least one tensor")
