@@ -51,7 +51,7 @@ _UNKNOWN = EntryFacts({}, {}, None)
 
 
 class FrameKey(NamedTuple):
-    """Key of a frame: torch's frame number, and the number of resets before it, as `reset()` makes frame numbers start anew."""
+    """Key of a frame: torch's frame number, and the number of resets before it, as `reset()` restarts the frame numbers."""
 
     generation: int
     number: int  # the first part of its compile ids

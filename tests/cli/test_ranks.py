@@ -229,7 +229,7 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
 def test_ranks_started_later_do_not_overwrite_the_run_files_of_earlier_ranks(start, tmp_path):
     """A program may start one group of processes to train and another one to evaluate."""
     later = "    os.mkdir('2')\n    mp.start_processes(work, args=(os.path.abspath('2'),), nprocs=2, start_method='fork')\n"
-    twice = PROGRAMS["forks.py"] + later  # with a store of its own: torch may still be deleting that of the earlier ranks
+    twice = PROGRAMS["forks.py"] + later  # with a store of its own: torch may be deleting the one of the earlier ranks
     done = start(*DYNX, "twice.py", twice=twice)
     assert done.returncode == 0, done.stderr
     names = ["last.rank0-2.dynx", "last.rank0.dynx", "last.rank1-2.dynx", "last.rank1.dynx"]

@@ -188,6 +188,19 @@ def test_mutations_that_dynamo_notes_and_does_not():
     assert [effect.source for effect in frame.dropped] == ["L['cache']"]
 
 
+def test_mutations_of_containers_that_the_traced_code_creates_are_no_events():
+    def forward(steps, x):
+        parts, names = [], {}
+        for i in range(3):
+            parts.append(x)
+            names[i] = i
+        steps.append(len(parts) + len(names))
+        return torch.stack(parts)
+
+    (frame,) = recorded(forward, [], torch.ones(2))
+    assert [event.source for event in frame.events] == ["L['steps']"]
+
+
 def test_function_without_side_effects_has_no_record():
     frames = recorded(lambda steps, x: x + len(steps), [1, 2], torch.ones(2))
     assert frames == ()

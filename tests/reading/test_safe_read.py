@@ -153,7 +153,7 @@ def test_guard_source_is_evaluated_without_running_user_code(source, text):
     assert safe_read.describe(source, LOCALS, GLOBALS) == text
 
 
-def test_values_of_many_sources_are_those_of_each_source_alone():
+def test_many_sources_read_together_have_the_values_of_single_reads():
     odd = [
         "plain[1][0]",
         "plain[-1]",
@@ -168,9 +168,9 @@ def test_values_of_many_sources_are_those_of_each_source_alone():
     ]
     known = {}
     for source in [*(source for source, _ in READ), *odd]:
-        alone = safe_read.resolve(source, LOCALS, GLOBALS)
+        single = safe_read.resolve(source, LOCALS, GLOBALS)
         together = safe_read._resolve_once(source, LOCALS, GLOBALS, known)
-        assert together is alone or safe_read.text_of(together) == safe_read.text_of(alone), source
+        assert together is single or safe_read.text_of(together) == safe_read.text_of(single), source
 
 
 def test_length_of_a_guarded_list_ignores_an_overridden_len():

@@ -34,7 +34,7 @@ def clear_workspaces() -> None:
 class Pool:
     """A memory pool for CUDA graphs that lives as long as this object; `what` names the owner of the memory in messages.
 
-    A pool from `graph_pool_handle` alone cannot be used after its first graph is freed. `torch.cuda.MemPool` also lives as
+    A pool that has only a `graph_pool_handle` cannot be used after its first graph is freed. `torch.cuda.MemPool` also lives as
     long as its object, but it empties caches when it is freed, and aborts if that happens during a capture (2.11). The calls
     below are made in the same order as in `torch.cuda.use_mem_pool`: begin, end, release.
     """

@@ -1,4 +1,4 @@
-"""Give 0-dim tensors that are indices the shape (1,): torch would read them as Python numbers, and guard on the value."""
+"""Reshape 0-dim index tensors to (1,): torch would read them as Python numbers, and guard on the value."""
 
 from __future__ import annotations
 
