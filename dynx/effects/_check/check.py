@@ -14,7 +14,7 @@ from dynx._torch.compilation.anew import backend_of, config_value, is_fullgraph
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.stack import RawFrame
 from dynx.effects._check.child import refuse_if_impossible
-from dynx.effects._check.compare import Tolerance
+from dynx.effects._check.facts import Tolerance
 from dynx.effects._check.program import Program
 from dynx.effects._check.stages import first_node, first_stage, name_of
 from dynx.effects._check.trial import Trial, compare

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dynx.effects._check.facts import Fact, shown
+from dynx.effects._check.facts import Fact, Tolerance, shown
 from dynx.effects._check.run import Outcome, Raised
 from dynx.records.check import Diff, DiffKind, Leak
 
@@ -23,13 +23,6 @@ _COMPARABLE = frozenset(
 )
 _OF_STATES = {int, float, str, NoneType}
 _RTOL_OF_FLOATS = 1.3e-6  # default of `torch.testing.assert_close` for float32
-
-
-class Tolerance(NamedTuple):
-    """The relative and absolute tolerance for numbers; None for the defaults of `torch.testing.assert_close`."""
-
-    rtol: float | None = None
-    atol: float | None = None
 
 
 class Difference(NamedTuple):

@@ -39,6 +39,13 @@ _COMPARED_BY_VALUE = (bool, int, float, complex, str, bytes, NoneType)  # other 
 _SET_BY_DYNAMO, _MOVED_BY_DYNAMO = "capturable", "step"
 
 
+class Tolerance(NamedTuple):
+    """The relative and absolute tolerance for numbers; None for the defaults of `torch.testing.assert_close`."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+
 class Fact(NamedTuple):
     """What is compared of the object at a path: its class and value, or the earlier path of the same object or memory."""
 

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from dynx._torch.compilation.anew import compile_apart
-from dynx.effects._check.compare import Tolerance
+from dynx.effects._check.facts import Tolerance
 from dynx.effects._check.run import Side
 from dynx.effects._world.world import Call, World
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from dynx.effects._check.compare import Difference, Tolerance
+from dynx.effects._check.compare import Difference
 from dynx.effects._check.draws import RecordDraws, ReplayDraws
+from dynx.effects._check.facts import Tolerance
 from dynx.effects._check.program import Program
 from dynx.effects._check.run import Outcome
 
