@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
 
 import numpy as np
@@ -14,6 +15,9 @@ from torch import nn
 
 from dynx import cudagraphs
 from dynx.cudagraphs._compiled import observers
+from dynx.cudagraphs._runtime import cuda
+from dynx.cudagraphs._runtime.patching.pointer_scan import MisleadingWord
+from dynx.errors import DynxWarning
 
 
 class Attention(nn.Module):
@@ -234,3 +238,23 @@ def test_no_argument_of_the_recorded_call_is_kept_alive(inputs, outputs):
     del x
     gc.collect()
     assert memory() is None
+
+
+@on_cuda
+def test_no_attempt_reuses_addresses_that_misled_another(device, monkeypatch):
+    """Padding keeps addresses of an earlier attempt: at the same addresses, it would mislead each of them."""
+    used = []
+
+    def mislead(first, capture, input_sets, inputs, select_clones):
+        used.extend((tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for copies in input_sets for tensor in copies)
+        raise MisleadingWord("planted")
+
+    monkeypatch.setattr(cuda, "make_verified_setter", mislead)
+    model = inference_model(mlp, device)
+    run = cudagraphs.fast_path(model, config=config(device))
+    x = torch.randn(16, 64, dtype=torch.half, device=device)
+    with pytest.warns(DynxWarning, match="planted"):
+        torch.testing.assert_close(run(x), model(x))
+    used.sort()
+    assert len(used) == 6
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(used))

@@ -179,15 +179,25 @@ class CudaRuntime:
     ) -> CudaCapturedGraph:
         if not driver.is_available():
             raise NotPatchable("cuda-bindings is not installed\n  pip install 'dynx[cuda]'")
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(MisleadingWord, UnexplainedDifference):
-                return self._capture_patched(function, inputs, select_clones, pool)
-        return self._capture_patched(function, inputs, select_clones, pool)
+        kept: list[list[torch.Tensor]] = []  # a misleading word may be an old address of theirs, which no other attempt reuses
+        for attempt in range(1, _ATTEMPTS + 1):
+            input_sets = [spread_copies(inputs, seed) for seed in range(2)]
+            try:
+                return self._capture_patched(function, inputs, input_sets, select_clones, pool)
+            except (MisleadingWord, UnexplainedDifference) as error:
+                if attempt == _ATTEMPTS:
+                    raise
+                kept += input_sets if isinstance(error, MisleadingWord) else ()
+        raise AssertionError
 
     def _capture_patched(
-        self, function: Capturable, inputs: Sequence[torch.Tensor], select_clones: SelectClones, pool: MemoryPool
+        self,
+        function: Capturable,
+        inputs: Sequence[torch.Tensor],
+        input_sets: Sequence[Sequence[torch.Tensor]],
+        select_clones: SelectClones,
+        pool: MemoryPool,
     ) -> CudaCapturedGraph:
-        input_sets = [spread_copies(inputs, seed) for seed in range(2)]
         first = self.capture(lambda _: function(input_sets[0]), select_clones=select_clones, pool=pool)
         spare_pool, others = self.new_pool("captures to find pointers"), list[CudaCapturedGraph]()
 
