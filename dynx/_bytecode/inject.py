@@ -43,7 +43,10 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
 
 
 def _call_indices(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
-    """Return the indices before which to insert the call, counted among the instructions of `body` without its labels."""
+    """Return where the injected call goes: before each instruction that begins `statement`, or before the first of the body.
+
+    An index counts the instructions of `body`; its labels are not counted.
+    """
     steps = [step_at(item.name, item.arg, item.location) for item in body if isinstance(item, Instr)]
     if statement is not None:
         return beginnings(steps, statement)

@@ -56,7 +56,7 @@ def step_at(name: str, argument: object, positions: Positions | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The first and last line of a statement. For an `if`, `except` or `def`, they are of its header; `body` has its block."""
+    """The first and last line of a statement, or of the header of an `if`, `except` or `def`, whose block is `body`."""
 
     first: int
     last: int

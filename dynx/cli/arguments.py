@@ -15,7 +15,7 @@ _STDIN = "-"
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors show the usage of the subcommand, and suggest the most similar command or option.
 
-    Options cannot be abbreviated: an abbreviation may be an option of the program.
+    Options cannot be abbreviated, since a short form may be an option of the program that dynx runs.
     """
 
     before_program: int | None = None  # number of positional arguments before the program; None if there is no program

@@ -15,7 +15,7 @@ def add_to(commands: Subparsers) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="exit with code 1 also if a signature in torch has changed")
     parser.add_argument("--full", action="store_true", help="list every private name of torch that dynx uses")
-    parser.add_argument("--json", action="store_true", help="print the report, with every name, as JSON")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON, with the names that --full lists")
     parser.set_defaults(act=act)
 
 

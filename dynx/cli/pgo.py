@@ -66,7 +66,7 @@ def add_to(commands: Subparsers) -> None:
 
     explain = action("explain", _explain, "print the values that made sizes dynamic")
     explain.add_argument("file", type=Path, help="a profile that `dynx run --pgo` or pgo.record() wrote")
-    explain.add_argument("source", nargs="?", help="explain only the input with this name in guards, such as x or L['x']")
+    explain.add_argument("source", nargs="?", help="explain only one input; its name in guards, L['x'], or just x")
     explain.add_argument("--dim", type=int, help="explain only this dimension of tensors, counted from 0")
 
     verify = action("verify", _verify, "compare the functions of a profile with the source files; exit code 1 if any differs")

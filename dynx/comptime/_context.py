@@ -285,7 +285,7 @@ class ComptimeContext:
         _output.log(self._tx, Logged(self.compile_id, self.location, texts))
 
     def print(self, val: Any, *, file: TextIO | None = None) -> None:
-        """Print a value: once for each execution of the line or, with `file`, immediately in every trace attempt."""
+        """Print a value each time that the line is traced: in the final trace only or, with `file`, in every attempt."""
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:

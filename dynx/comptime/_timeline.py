@@ -100,7 +100,7 @@ class Timeline(Handle):
         return self._lines[internals]
 
     def guard_origins(self, name: str) -> tuple[Location, ...]:
-        """Return every source line that required a guard on a value, the line most expensive to trace first.
+        """Return the source lines that required a guard on a value, sorted by the time that tracing them took, longest first.
 
         Args:
             name: the source of the value as guards write it, `"L['x']"`, or `"x"` for short.

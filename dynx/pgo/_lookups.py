@@ -59,7 +59,7 @@ def _compilations(run: HasCacheKeys) -> Iterator[list[Lookup]]:
 
 
 def _is_hit(results: set[str]) -> bool | None:
-    """Return True if the lookups of a compilation in one cache hit, False if they missed; None for neither or both."""
+    """Return True if a cache returned only hits for a compilation, False if only misses; None if it returned both or none."""
     return {"hit"} <= results if ("hit" in results) != ("miss" in results) else None
 
 

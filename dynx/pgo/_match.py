@@ -69,10 +69,10 @@ def is_elsewhere(match: FrameMatch) -> bool:
 
 
 def present_frame(match: FrameMatch) -> FrameProfile | None:
-    """Return a frame with the key that its function has in the current source files.
+    """Return a frame of a profile with the key that its function has in the current source files.
 
-    Return None if the function is gone, or if its closure hash differs in every process. A frame whose file was not found is
-    returned unchanged: the file may have another path, and torch identifies files by content.
+    Return None if the function is gone, or if the hash of its closure, a part of the key, differs in every process. A
+    frame whose file was not found is returned unchanged: the file may have another path; torch identifies files by content.
     """
     if match.state == "same" or is_elsewhere(match):
         return match.frame

@@ -25,11 +25,6 @@ class CostNode(Tree, Record):
     guards: tuple[GuardInfo, ...] = ()
     children: tuple[CostNode, ...] = ()
 
-    @property
-    def ns_per_guard(self) -> float:
-        """The nanoseconds spent on this value itself, without its children, divided by the number of its guards."""
-        return self.own_ns / max(1, len(self.guards))
-
 
 @dataclass(frozen=True, slots=True)
 class FrameCost(Record):

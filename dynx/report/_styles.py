@@ -11,7 +11,7 @@ from dynx.report._wrap import ordinary
 
 
 def page(template: str, **values: Any) -> str:
-    """Render a template of `dynx/report/_templates/`; all text of the program is escaped."""
+    """Render a template of `dynx/report/_templates/`; `values` are escaped."""
     return _environment().get_template(template).render(values)
 
 

@@ -54,7 +54,9 @@ def add_last(guards: Any, function: Callable[[Any], Any], text: str) -> None:
 def _node(manager: Any, access: str) -> RawNode:
     children = [_node(child, accessor) for accessor, child in _children(manager)]
     leaves = _leaves(manager.get_leaf_guards())
-    return RawNode(manager.get_source(), _type_name(manager), access, leaves, children, manager)
+    cls = manager.get_type_of_guarded_value()
+    name = cls.__qualname__ if isinstance(cls, type) else ""
+    return RawNode(manager.get_source(), name, access, leaves, children, manager)
 
 
 def _children(manager: Any) -> Iterator[tuple[str, Any]]:
@@ -93,8 +95,3 @@ def is_tensor(node: RawNode) -> bool:
     from torch.nn import Parameter
 
     return isinstance(node.cls, type) and issubclass(node.cls, Tensor) and not issubclass(node.cls, Parameter)
-
-
-def _type_name(manager: Any) -> str:
-    cls = manager.get_type_of_guarded_value()
-    return cls.__qualname__ if isinstance(cls, type) else ""

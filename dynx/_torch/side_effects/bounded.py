@@ -30,7 +30,7 @@ class BoundedDeque:
         self.is_misread = False  # whether traced code used the result of a method that differs from eager mode
 
     def follow(self, tokens: Sequence[Token]) -> None:
-        """Update the items held in eager mode after a mutation; `tokens` are the keys of the items that Dynamo now tracks."""
+        """Update `held` after a traced mutation; `tokens` represent the items that Dynamo now tracks."""
         old, new, held = self._tracked, list(tokens), self.held
         added = len(new) - len(old)
         self._tracked = new

@@ -57,7 +57,7 @@ def add_to(commands: Subparsers) -> None:
         "--rng",
         choices=("aligned", "as is"),
         default="aligned",
-        help="aligned: inductor draws the same random numbers as eager code; as is: it draws other ones (default: aligned)",
+        help="aligned: inductor draws the same random numbers as eager code; 'as is': it draws its own (default: aligned)",
     )
     parser.add_argument("--bisect", action="store_true", help="find the first graph node whose value differs from eager code")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")

@@ -77,7 +77,8 @@ class _Backend:
         self.__name__ = "dynx_cudagraphs"
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
-        runtime = select_runtime(self.config, device=_cuda_device(example_inputs))
+        devices = (value.device for value in example_inputs if isinstance(value, torch.Tensor))
+        runtime = select_runtime(self.config, device=next((device for device in devices if device.type == "cuda"), None))
         check_bindings(self.config, runtime)
         if self.config.buckets:
             raise UsageError(
@@ -175,11 +176,6 @@ class _Compilation:
         runner = split_runner(gm, plan, self.config, runtime, self.facts, compiler.part)
         notify_compiled(plan, runner.runners)
         return runner
-
-
-def _cuda_device(example_inputs: Sequence[Any]) -> torch.device | None:
-    devices = (value.device for value in example_inputs if isinstance(value, torch.Tensor))
-    return next((device for device in devices if device.type == "cuda"), None)
 
 
 def _uncaptured(compiler: Compiler) -> Call:

@@ -92,7 +92,9 @@ class RecordingCache(Generic[R]):
         count = "1 recording" if limit == 1 else f"{limit} recordings"
         too_many = f"{self._what} needs more than {count}: {self._what_changes(key)}"
         if on_limit == "error":
-            raise CaptureError(f"{too_many}\n  pass a larger max_recordings, or on_limit='eager' to run other calls uncaptured")
+            raise CaptureError(
+                f"{too_many}\n  pass a larger max_recordings, or on_limit='eager' to run further calls uncaptured"
+            )
         if not self._has_warned or self._config.or_error:
             self._has_warned = True
             count_skip(Skip(too_many, None, "pad sizes to a few (buckets), or pass a larger max_recordings", "limit"))

@@ -24,7 +24,7 @@ from dynx.records import Location
 
 
 class Failure(NamedTuple):
-    """The text and user line of a CaptureFailed; `text_if_caught` replaces the text if the function caught torch's error."""
+    """The text of a CaptureFailed, and the line in the user's code; `text_if_caught` is used if it caught torch's error."""
 
     text: str
     location: Location | None

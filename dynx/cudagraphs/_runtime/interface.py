@@ -38,7 +38,7 @@ class CapturedGraph(Protocol):
         """
 
     def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Set the tensors to which the graph copies outputs in the next replay: those that `select_clones` selected.
+        """Set the tensors to which the graph copies, in the next replay, the outputs that `select_clones` selected.
 
         Args:
             tensors: One tensor for each selected output, of the same sizes, strides and dtype.

@@ -1,4 +1,4 @@
-"""`check`: compare everything that a compiled function does with eager code."""
+"""`check`: compare a compiled function with eager code in everything that it does."""
 
 from __future__ import annotations
 

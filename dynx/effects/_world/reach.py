@@ -53,7 +53,8 @@ def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Varia
                 names |= found.attributes | found.set_attributes | found.texts
                 for module in modules_named_in(function):
                     copier.copy(module)
-                yield from globals_of_function(function, "globals" if function.__globals__ is home else _module_of(function))
+                is_home, name = function.__globals__ is home, function.__globals__.get("__name__") or function.__module__
+                yield from globals_of_function(function, "globals" if is_home else str(name or "globals"))
         for cls in classes:
             done.add(id(cls))
             yield from variables_of_class(cls)
@@ -80,7 +81,3 @@ def _may_lead_on(variable: Variable | Namespace) -> bool:
         return False
     value: Any = variable.get()
     return type(value) is FunctionType or isinstance(value, type) or not (is_constant(value) or is_of_torch(value))
-
-
-def _module_of(function: FunctionType) -> str:
-    return str(function.__globals__.get("__name__") or function.__module__ or "globals")

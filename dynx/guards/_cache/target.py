@@ -21,7 +21,7 @@ _RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 
 class CompiledCall(NamedTuple):
-    """The function for which a call of a compiled callable looks up cache entries, or why it is unknown before the call."""
+    """The function whose cache entries a call of a compiled callable looks up, or why it is unknown before the call."""
 
     parts: lookup.Compiled | None
     why_unknown: str | None = None

@@ -30,9 +30,10 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
     head = Text.assemble((f"{_line(frame)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim"))
     if ago:
         head.append(f"  {words.plural(ago, 'instruction')} back", style="yellow")
-    line = marked(text_of(frame), frame) if exact else Text(text_of(frame) or f"(no source) {frame.instruction}")
+    text = text_of(frame)
+    line = marked(text, frame) if exact else Text(text or f"(no source) {frame.instruction}")
     reason = [Text(f"graph break: {why}", style="bold red")] if why else []
-    return Group(*reason, head, Text.assemble(("-> ", "bold"), line[_indent(frame) :]))
+    return Group(*reason, head, Text.assemble(("-> ", "bold"), line[len(text) - len(text.lstrip()) :]))
 
 
 def over(why: str, compiles: int, instructions: int) -> RenderableType:
@@ -86,8 +87,3 @@ def frames(state: TraceState, level: int) -> RenderableType:
 
 def _line(frame: FrameState) -> str:
     return ordinary(words.line(frame.location))  # the terminal wraps it
-
-
-def _indent(frame: FrameState) -> int:
-    text = text_of(frame)
-    return len(text) - len(text.lstrip())

@@ -148,7 +148,7 @@ def _values(node: Node, depth: int) -> _Values | None:
 
 
 def _computed(node: Node, depth: int) -> _Values | None:
-    """Return the two values of an operator's result and their mask, computed from those of its arguments; None if unknown."""
+    """Compute `_values` of an operator's result from those of its arguments; None if it is unknown."""
     if node.op != "call_function":
         return None
     if node.target in _SAME_ELEMENTS:

@@ -52,7 +52,7 @@ def grad_error(fn: Any, /, *args: Any, hooks: SavedHooks, backend: Any = None, *
 
 
 def compared(trial: Trial, without: Trial, rules: tuple[str, ...] = ()) -> GradError:
-    """Compare the gradients of a run with hooks (`trial`, whose `rules` are reported) and a run `without` hooks."""
+    """Compare the gradients of a run with hooks (`trial`) and a run `without` hooks; `rules` are copied to the result."""
     names = [name for name in without.gradients if name in trial.gradients]
     parameters = []
     for name in names:
