@@ -9,7 +9,7 @@ from typing import Any
 
 
 def cells_of(compiled: Any) -> dict[str, CellType]:
-    """Return the closure cells of a function, such as torch's wrapper of compiled code, by variable name; {} for no function."""
+    """Return the closure cells of a function, such as torch's wrapper of compiled code, by variable name; {} for others."""
     code = getattr(compiled, "__code__", None)
     return dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if isinstance(code, CodeType) else {}
 
