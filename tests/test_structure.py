@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.every_case
 ROOT = Path(__file__).parents[1]
 FOLDERS = sorted(folder for folder in (ROOT / "dynx").rglob("*") if folder.is_dir() and (folder / "__init__.py").exists())
 MANY = {"records"}  # exempt: each of its files defines the records of one table

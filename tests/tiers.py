@@ -10,12 +10,12 @@ import pytest
 
 
 def with_cases(items: Sequence[pytest.Item], most: int | None) -> list[pytest.Item]:
-    """Return up to `most` cases of each test, spread over its parameters, and all that need a GPU; None for all cases."""
+    """Return up to `most` cases of each test, spread over its parameters; all if it needs a GPU or is marked `every_case`."""
     if most is None:
         return list(items)
     cases = defaultdict(list)
     for item in items:
-        if not any(item.iter_markers("gpu")):
+        if item.get_closest_marker("gpu") is None and item.get_closest_marker("every_case") is None:
             cases[test_of(item)].append(item)
     left_out = set()
     for of_one_test in cases.values():
