@@ -163,6 +163,10 @@ BRANCHES = {
         "def f(x):\n    condition = torch.logical_not(x.any())\n    early = x\n    y = x * 2\n"
         "    return torch.where(condition, early, y)\n",
     ),
+    "a condition that is negated twice": (
+        "def f(x):\n    if not not x.any():\n        return x\n    y = x * 2\n    return y\n",
+        "def f(x):\n    condition = x.any()\n    early = x\n    y = x * 2\n    return torch.where(condition, early, y)\n",
+    ),
     "a negated condition": (
         "def f(x):\n    if not x.any():\n        return x\n    return -x\n",
         "def f(x):\n    return torch.where(x.any(), -x, x)\n",
@@ -210,6 +214,10 @@ CHECKS = {
     "an assert": (
         "def f(x):\n    assert (x < 0).any().item(), 'negative'\n    return x\n",
         "def f(x):\n    torch._assert_async((x < 0).any(), 'negative')\n    return x\n",
+    ),
+    "an assert that is negated three times": (
+        "def f(x):\n    assert not not not (x < 0).any(), 'negative'\n    return x\n",
+        "def f(x):\n    torch._assert_async(torch.logical_not((x < 0).any()), 'negative')\n    return x\n",
     ),
     "an assert without a message": (
         "def f(x):\n    assert (x < 0).any()\n    return x\n",

@@ -54,14 +54,14 @@ def in_place_of(found: cst.If, guard: cst.BaseExpression | None, lines: Sequence
 def condition_of(test: cst.BaseExpression) -> str:
     """Return the code of a condition as a tensor expression: `torch.logical_not(x)` for `not x`."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return f"torch.logical_not({_tensor(test.expression)})"
+        return negated(test.expression)
     return _tensor(test)
 
 
 def negated(test: cst.BaseExpression) -> str:
     """Return the code of the negated condition as a tensor expression: `torch.logical_not(x)` for `x`."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return _tensor(test.expression)
+        return condition_of(test.expression)
     return f"torch.logical_not({_tensor(test)})"
 
 
