@@ -1,4 +1,4 @@
-"""Let `dynx.records` use `dynx.report` without importing it: `dynx/__init__.py` assigns `load`, which returns the module."""
+"""Let `dynx.records` use `dynx.report` without importing it: `dynx/__init__.py` sets `load`, which returns `dynx.report`."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ class Reach(NamedTuple):
 
     Attributes:
         why_never: The reason why torch can never trace the statement; None if it may.
-        lambdas: For a statement outside of functions: the code objects of the lambdas in it, all that torch can trace of it.
-        is_untraced: True if the statement is in a function; `why_never` is then the reason why torch never traces it, or None.
+        lambdas: The code of the lambdas in a statement outside of functions; torch can trace no other part of the statement.
+        is_untraced: True for a statement in a function; `why_never` is then why torch never traces the function (or None).
     """
 
     why_never: str | None

@@ -143,7 +143,7 @@ class Trail:
     def bind(self, before: int, name: int, text: int) -> int:
         """Add an assignment to a local variable, with the assignment `before` (an index) as its predecessor; return its index.
 
-        `name` and `text` are indices of stored strings: the name, and the value as text, NOTHING if it is deleted.
+        `name` and `text` are indices of stored strings: the variable's name and its value; `text` is NOTHING for a deletion.
         """
         self._before.append(before)
         self._names.append(name)

@@ -24,7 +24,7 @@ def peak_of(gm: GraphModule, held: Collection[Node] = ()) -> Peak:
 
     A result is allocated by its node. Results and inputs are freed after the last node that uses them or a view of them, as in
     a boxed call. Outputs are kept. Views need no memory. Memory that an operator needs only while it runs is not counted.
-    `held` are inputs that stay allocated in any case, such as parameters; they are not counted. A dynamic size has its hint.
+    `held` are inputs that are never freed, such as parameters; they are not counted. A dynamic size counts with its hint.
     """
     nodes = list(gm.graph.nodes)
     memory = memory_of(gm)

@@ -42,8 +42,8 @@ def qualname_at(file: str, line: int, function: str) -> str:
 def statement_lines(file: str, line: int) -> range:
     """Return the lines of the innermost statement at a line; only `line` itself if no statement is found.
 
-    For a compound statement, such as `if x.isnan():`, these are the lines of its header, and the first statement inside if
-    that fits on one line.
+    For a compound statement, such as `if x.isnan():`, these are the lines of its header. They include the first statement of
+    its block if that statement fits on one line.
     """
     spans = [span for span in _statements(file, len(all_lines(file))) if span.covers(line)]
     return range(spans[-1].first, spans[-1].last + 1) if spans else range(line, line + 1)

@@ -69,7 +69,7 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 def member_at(address: int, source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
     """Return as text (`Color.RED`) the enum member whose `id()` is `address`; None if there is none.
 
-    Only members of the class of the value that the expression `source` names are considered.
+    `source` is an expression; the member is searched in the enum class of its value.
     """
     cls = type(resolve(source, locals, globals))
     members = vars(cls).get("_member_map_", {}) if type(cls) is EnumMeta else {}
@@ -132,7 +132,7 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 class Described(NamedTuple):
-    """Texts that describe guarded values (keys: expressions such as `self.scale`) at compile time, to explain a recompile."""
+    """Guarded values at compile time as texts, to explain a later recompile: dicts from expressions (`self.scale`) to texts."""
 
     objects: dict[str, str]  # values that torch may guard by identity, keeping only the address; types of tensors
     keys: dict[str, tuple[str, ...]]  # of dicts
@@ -232,9 +232,9 @@ def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) 
 
 
 def _resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any], known: dict[str, Any]) -> Any:
-    """Return the same as `resolve`; `known` keeps the values of expressions that others start with, such as `self._modules`.
+    """Return the same as `resolve`; `known` caches values by expression, such as `self._modules` for `self._modules['a']`.
 
-    A compilation may guard thousands of expressions of one module, and parsing each of them takes a hundredth of its time.
+    A compilation may guard thousands of expressions of one module; parsing all of them would add 1 % to the compile time.
     """
     if source not in known:
         subscripted = source.endswith("]")

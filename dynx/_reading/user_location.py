@@ -197,7 +197,7 @@ def call_site() -> Location | None:
 
 
 def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
-    """Return the first and last column of the call that a frame executes; the last is None for a call on several lines."""
+    """Return the first and last column of the call that a frame executes; each is None if unknown or not on `line`."""
     positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
     if positions is None or positions[0] != line:
         return None, None

@@ -107,7 +107,7 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
 
 
 def open_newest(path: Path) -> OwnFile:
-    """Create and lock a run file at `path`; if a live process still writes a file there, that is renamed to `last.12345.dynx`.
+    """Create and lock a run file at `path`; a file there that a live process has open is first renamed to `last.12345.dynx`.
 
     So `path` is always the run that began last, and no process writes to the file of another process. Raises OSError if the
     file cannot be created.

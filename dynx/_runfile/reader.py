@@ -36,7 +36,7 @@ def read(path: Path) -> RunFile:
             data = _parse(line)
             before, checksum = checksum, checksum_of(line, checksum)
             if number == 1 and not (isinstance(data, dict) and "dynx_run" in data):
-                raise BadRunFile(f"{shown} is not a dynx run file: it has no header\n  to write one: dynx run script.py")
+                raise BadRunFile(f"{shown} is not a dynx run file: it has no header\n  to write a run file: dynx run script.py")
             if isinstance(data, str):
                 problems.append(f"line {number}: {data}")
                 continue
@@ -59,7 +59,7 @@ def read(path: Path) -> RunFile:
             else:
                 unknown.append(line)
     if not header:
-        raise BadRunFile(f"the run file {shown} is empty\n  to write one: dynx run script.py")
+        raise BadRunFile(f"the run file {shown} is empty\n  to write a run file: dynx run script.py")
     if header.pop("has_checksum", False) and end and expected is None and not problems:
         problems.append("its last line, with the checksum, is missing")
     if (schema := header.pop("dynx_run", None)) != SCHEMA:

@@ -341,7 +341,7 @@ def _inherited(owner: type, name: str, bind: Callable[..., Any]) -> Callable[...
 class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
     """A hook of a static method that a class inherits.
 
-    If the `__mro__` of a subclass has another definition of the method behind that class, the subclass calls this definition.
+    A subclass that would use another definition without the hook, because of multiple inheritance, keeps using that definition.
     """
 
     def __init__(self, function: Callable[..., Any], owner: type, name: str, definition: Any) -> None:
@@ -366,7 +366,7 @@ def _copy_methods(function: Any, entry: Any) -> Callable[..., Any]:
 
 
 def _entry_of(site: _Site) -> Callable[..., Any]:
-    """Return the function that replaces the hooked attribute `site`; it calls its subscribers, wrappers and the original."""
+    """Return the function to store in place of the attribute of `site`; it calls the subscribers, wrappers and the original."""
 
     def dynx_hook(*args: Any, **kwargs: Any) -> Any:
         call, frames = site.chain
@@ -420,10 +420,10 @@ def _takes_only_self(owner: Any, function: Callable[..., Any], bind: Callable[..
 
 
 def _entry_of_method(site: _Site) -> Callable[..., Any]:
-    """Return the function to store in place of a method without parameters, as `InstructionTranslatorBase.step` and `run`.
+    """Return the function to store in place of a method without parameters, such as `InstructionTranslatorBase.step`.
 
-    Torch nests calls of these methods. Python's interpreter evaluates a call with fixed parameters without another C call, but
-    needs one for a call with `*args`, which makes a trace 5 to 7 % slower.
+    Torch nests calls of these methods. Python's interpreter evaluates a call with fixed parameters without another C call. A
+    call with `*args` needs another C call, which makes a trace 5 to 7 % slower.
     """
     call: Callable[..., Any] = site.original
     subscribers: list[_Subscriber] = []

@@ -145,7 +145,7 @@ class Scope:
         self.warnings.append(TorchWarning(text, origin, self._traced_line()))
 
     def add_known(self, raw: RawKnown, *, is_new: bool) -> None:
-        """Store which PGO profile made a size or number symbolic; if `is_new`, also add a `BecameDynamic` record."""
+        """Store which PGO profile made a size or number symbolic; if this is new (`is_new`), add a `BecameDynamic` record."""
         dim = "scalar" if raw.dim is None else f"size {raw.dim}"
         values = raw.values or ("", "")
         change = BecameDynamic(raw.source, dim, *values, *self.key, self._traced_line(), raw.profile, raw.run)
@@ -154,7 +154,7 @@ class Scope:
             self.dynamic.append(change)
 
     def add_profile_miss(self, profile: str) -> None:
-        """Record, at most once, that a PGO profile is not used: it has this function only with another hash of its closure."""
+        """Record, at most once, that a PGO profile is not used because it has another hash of this function's closure."""
         if not self.profile_misses:
             self.profile_misses.append(ProfileMiss(profile, *self.key, self.location))
 

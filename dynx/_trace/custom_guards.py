@@ -16,7 +16,7 @@ def remember(name: str, function: Callable[[], Any]) -> None:
 
 
 def current_value(name: str) -> str | None:
-    """Call the function of the custom guard `name` and return its result as text; None without a function, or if it raises."""
+    """Call the function of the custom guard `name` and return its result as text; None if it raises or does not exist."""
     function = _functions.get(name)
     if function is None:
         return None

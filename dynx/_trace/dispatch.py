@@ -32,7 +32,7 @@ EndListener = Callable[[CompileEnd], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callbacks:
-    """The callbacks that one call of `bus.listen` has registered; its docstring describes them."""
+    """The callbacks registered by one call of `bus.listen`, whose docstring describes them."""
 
     listener: Listener
     on_start: StartListener | None

@@ -39,7 +39,7 @@ def _mutation(raw: RawMutation, site: Location | None) -> Mutation:
 
 
 def _lines(parts: StackParts | None, site: Location | None) -> tuple[Location | None, tuple[Location, ...]]:
-    """Return the innermost user or library line of a stack, and all such lines; `site` called the compiled function."""
+    """Return the innermost user or library line of a stack, and all such lines; `site`: the line that called compiled code."""
     return (None, ()) if parts is None else _lines_of_stack(of_parts(parts), site)
 
 

@@ -28,7 +28,7 @@ _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the loca
 class EntryFacts:
     """Plain data about a cache entry, recorded when the entry is compiled, and used to explain later recompiles.
 
-    Sources are shortened, as in torch's messages, when they are needed: few entries are ever explained.
+    Sources are shortened, as in torch's messages, only when they are needed, because few entries are ever explained.
     """
 
     requested: Mapping[str, list[StackParts]]  # the stacks that requested guards, by source
@@ -71,7 +71,7 @@ class SeenValues:
         self._values.clear()
 
     def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Sort the reasons of a recompile: values that `frame` was never compiled for, and size bounds, come first."""
+        """Sort reasons of a recompile: bounds of symbolic sizes, and values that `frame` was not compiled for, come first."""
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:

@@ -29,9 +29,9 @@ def in_words_of_the_user(
 ) -> list[Reason]:
     """Rename guarded values as in the user's code, and drop guards of other functions that share torch's `wrap_inline`.
 
-    torch compiles callables without Python code inside one function, `wrap_inline(fn)`. Its guards name `self.step` `fn.step`,
-    and the first parameter of `fn` `args[0]`. A decorator, such as `torch.no_grad()`, hides the parameters in the same way.
-    After a graph break, values on Python's stack become arguments of the resume function, which torch names `___stack0`.
+    torch compiles callables without Python code inside one function, `wrap_inline(fn)`. In its guards, `self.step` is
+    `fn.step`, and the first parameter of `fn` is `args[0]`. A decorator, such as `torch.no_grad()`, hides the parameters too.
+    After a graph break, values on Python's stack become arguments of the resume function, with names such as `___stack0`.
     """
     if is_shared(code):
         original = reasons
@@ -50,7 +50,7 @@ def in_words_of_the_user(
 
 
 def _renamed(reason: Reason, source: str) -> Reason:
-    """Return a copy of the reason that names the guarded value `source`.
+    """Return a copy of the reason in which the guarded value is called `source`.
 
     If `source` is a parameter that torch named as an item of `args` or `kwargs`, the value is marked as an argument.
     """
@@ -59,7 +59,7 @@ def _renamed(reason: Reason, source: str) -> Reason:
 
 
 def _parameters_of_wrapped(code: CodeType, locals: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the positional parameters of the function that a decorator wraps; empty unless it is clear which one that is."""
+    """Return the positional parameters of the function that a decorator wraps; empty if that function is unclear."""
     functions = [locals[name] for name in code.co_freevars if type(locals.get(name)) in (FunctionType, MethodType)]
     functions = [function for function in functions if not function.__module__.startswith("torch.")]
     return _parameters(functions[0]) if len(functions) == 1 else ()

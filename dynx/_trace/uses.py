@@ -102,7 +102,7 @@ class Uses:
 
 
 def _is_of_dynx(frame: FrameType | None) -> bool:
-    """Return whether dynx itself, such as `would_recompile`, made the hooked call; `frame` is that of the hook."""
+    """Return whether dynx itself, such as `would_recompile`, made the hooked call; `frame` is the frame of the hook."""
     while frame is not None and frame.f_code.co_filename in (__file__, _HOOKS):
         frame = frame.f_back
     return frame is not None and owner_of_file(frame.f_code.co_filename).kind == "dynx"

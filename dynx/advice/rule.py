@@ -32,7 +32,7 @@ class FrameKey(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """An advice: its text, whether the number of recompiles is bounded, and whether it says to raise a recompile limit."""
+    """Advice: its text, whether the number of recompiles is bounded, and whether it says to raise a recompile limit."""
 
     text: str
     is_expected: bool = False  # the number of recompiles is bounded: one per mode, per class, per object
@@ -40,7 +40,7 @@ class Advice(NamedTuple):
 
 
 def expected(text: str) -> Advice:
-    """Return an advice to expect a bounded number of recompiles, such as one per mode: `is_expected` is True."""
+    """Return the advice to expect a bounded number of recompiles, such as one per mode: `is_expected` is True."""
     return Advice(text, is_expected=True)
 
 

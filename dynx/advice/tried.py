@@ -40,7 +40,7 @@ def _without(advice: str, trials: tuple[Trial, ...]) -> str:
 
 
 def names(advice: str, fix: Fix) -> bool:
-    """Return whether the text of an advice names a fix: its setting, option or call."""
+    """Return whether the advice names a fix: its setting, option or call."""
     if setting := re.search(r"config\.(\w+)", fix.code):
         return setting[1] in advice
     return (fix.code.partition("(")[0] if fix.kind == "mark" else fix.code) in advice

@@ -109,7 +109,7 @@ def split(parser: Parser, argv: Sequence[str]) -> Split:
 
 
 def misplaced(found: Split) -> str:
-    """Return a note on options of dynx that stand after the program and so are passed to it; empty if no option does."""
+    """Return a note on options of dynx that stand after the program and so are passed to it; empty if there are none."""
     words = list(_misplaced(found))
     if not words:
         return ""

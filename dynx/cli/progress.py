@@ -15,7 +15,7 @@ _ERASE = "\r\x1b[2K"
 
 
 def fitted(text: str, place: str) -> str:
-    """Return a text and a location, shortened to one line of the terminal; the line number is always kept.
+    """Return `text` and the location `place`, shortened to one line of the terminal; the line number is always kept.
 
     dynx could not erase a line that the terminal wraps.
     """

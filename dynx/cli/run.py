@@ -99,7 +99,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
-    """Return the context managers for the options --post-mortem and --pgo, which are open while the program runs."""
+    """Return the context managers to enter while the program runs, for the options --post-mortem and --pgo."""
     tools: list[AbstractContextManager[Any]] = []
     if arguments.post_mortem and arguments.detail == "normal":
         from dynx.comptime import PostMortem
@@ -113,7 +113,7 @@ def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
 def _warm(path: Path) -> AbstractContextManager[None]:
     """Apply the profile of --pgo now; return a context manager that saves it at the end, and prints its path on stderr.
 
-    Also print which of its functions have changed. An unreadable file ends the command before the program starts.
+    Also print which functions of the profile have changed. An unreadable file ends the command before the program starts.
     """
     from dynx.pgo import warm_start
     from dynx.pgo._apply import notice
@@ -164,7 +164,7 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | N
 
 
 def worker(target: str, arguments: Sequence[str], *, is_module: bool, settings: Mapping[str, Any]) -> Callable[[], int]:
-    """Load the program of a worker of torchrun or a similar launcher, a script or a module; return the function that runs it.
+    """Load the program (script or module) of a worker of torchrun or a similar launcher; return the function that runs it.
 
     The worker writes a run file, and the launcher prints the report. `settings` are keyword arguments of
     `dynx.session.Watch`, with the path `out` as a str. Raises UsageError if there is no such program.

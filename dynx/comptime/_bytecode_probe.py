@@ -74,7 +74,7 @@ class BytecodeProbe(Handle):
             )
 
     def remove(self) -> None:
-        """Remove this probe's calls from its functions; skip functions whose `__code__` something else has replaced."""
+        """Remove this probe's calls from its functions; skip functions whose `__code__` is not the one that dynx set."""
         with _lock:
             for function in self._functions:
                 rewritten = _rewritten.get(function)

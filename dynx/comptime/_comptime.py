@@ -16,9 +16,9 @@ class Comptime:
     """Run a callback while torch.compile traces the line that calls it; a superset of `torch._dynamo.comptime.comptime`.
 
     `comptime(fn)` calls `fn(ctx)` each time the line is traced, and evaluates to the return value of `fn`: a number, str, None,
-    a ComptimeVar, or a list or tuple of them. A dynamic number becomes its current value, with a guard. `fn` may close over
-    variables: it gets real values where they are known at compile time, else ComptimeVars. Also usable as a decorator, which
-    runs the function where it is defined.
+    a ComptimeVar, or a list or tuple of them. A returned SymInt, SymFloat or SymBool becomes its current value, with a guard.
+    `fn` may close over variables: it gets real values where they are known at compile time, else ComptimeVars. Also usable as
+    a decorator, which runs the function where it is defined.
 
     Args:
         fn: is called with a ComptimeContext.
@@ -76,12 +76,12 @@ class Comptime:
 
     @staticmethod
     def print_disas(*, stacklevel: int = 0) -> None:
-        """Print the bytecode of the traced frame, or with `stacklevel` of one that inlines it; an arrow marks the position."""
+        """Print the bytecode of the traced frame or, with `stacklevel`, of a frame inlining it; an arrow marks the position."""
         comptime(lambda ctx: ctx.print_disas(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_value_stack(*, stacklevel: int = 0) -> None:
-        """Print the value stack (pushed operands, top last) of the traced frame, or with `stacklevel` of one inlining it."""
+        """Print the value stack (operands, top last) of the traced frame or, with `stacklevel`, of a frame that inlines it."""
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
 
     @staticmethod
@@ -92,7 +92,7 @@ class Comptime:
 
     @staticmethod
     def print_locals(*, stacklevel: int = 0) -> None:
-        """Print the local variables of the traced frame, or with `stacklevel` of a frame that inlines it."""
+        """Print the local variables of the traced frame or, with `stacklevel`, of a frame that inlines it."""
         comptime(lambda ctx: ctx.print_locals(stacklevel=_level(ctx)))
 
     @staticmethod

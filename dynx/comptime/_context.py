@@ -156,7 +156,7 @@ class ComptimeContext:
         return tuple(effect_record(effect) for effect in effects)
 
     def is_modified(self, name: str, level: int = 0) -> Modified:
-        """Return whether traced code has modified the items of the object in a local variable so far, and which attributes.
+        """Return whether traced code has modified the items of a local variable's object so far, and which of its attributes.
 
         Args:
             name: a local or closed-over variable, as for `local`.
@@ -241,7 +241,7 @@ class ComptimeContext:
         Args:
             fn: is called before every call of the compiled function, so it must be fast. It closes over the objects of the
                 current call, and does not see the arguments of later calls.
-            name: the name in the guard tree and, with both values, in the reasons of a recompile.
+            name: the name of the guard in the guard tree and, with the old and the new value, in recompile reasons.
 
         Raises:
             ComptimeFailed: the value cannot be compared later: it cannot be copied, or does not equal its copy (nan);
@@ -285,7 +285,7 @@ class ComptimeContext:
         _output.log(self._tx, Logged(self.compile_id, self.location, texts))
 
     def print(self, val: Any, *, file: TextIO | None = None) -> None:
-        """Print a value each time that the line is traced: in the final trace only or, with `file`, in every attempt."""
+        """Print a value once for each execution of the line, however often Dynamo restarts; with `file`, in every attempt."""
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:
@@ -293,15 +293,15 @@ class ComptimeContext:
         self._write(translator.graph_code(self._tx, verbose=verbose), file)
 
     def print_disas(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the bytecode of this frame, or with `stacklevel` of a frame that inlines it; an arrow marks the instruction."""
+        """Print the bytecode of this frame or, with `stacklevel`, of a frame inlining it; an arrow marks the instruction."""
         self._write(translator.disassembly(self._at(stacklevel)), file)
 
     def print_value_stack(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the value stack (pushed operands, top last) of this frame, or with `stacklevel` of a frame that inlines it."""
+        """Print the value stack (pushed operands, top last) of this frame or, with `stacklevel`, of a frame that inlines it."""
         self._write_lines([f"- {variable!r}" for variable in self.stack(stacklevel)], file)
 
     def print_locals(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the local variables of this frame, or with `stacklevel` of a frame that inlines it, one per line."""
+        """Print the local variables, one per line, of this frame or, with `stacklevel`, of a frame that inlines it."""
         self._write_lines([f"{name} = {variable!r}" for name, variable in self.locals(stacklevel).items()], file)
 
     def print_bt(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:

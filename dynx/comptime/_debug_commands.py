@@ -69,7 +69,7 @@ class Debugger(cmd.Cmd):
         self.cmdqueue = commands or []
 
     def stop_at(self, tx: Any, reason: str = "") -> None:
-        """Prompt before Dynamo traces an instruction, or where the instruction breaks the graph."""
+        """Prompt before Dynamo traces an instruction, or where the instruction breaks the graph (for `reason`)."""
         self._present, self._tx = self._recorder.row_of(tx), tx
         self._go_to(self._present, reason)
         try:
@@ -213,7 +213,7 @@ class Debugger(cmd.Cmd):
         return self._look_at(self._level - 1)
 
     def do_p(self, arg: str) -> bool:
-        """Evaluate and print an expression of locals, globals and tensor metadata (x.shape); after `back`, a local by name."""
+        """Evaluate and print an expression of locals, globals and tensor metadata (x.shape); after `back`, only a local."""
         local_variables = self._state().frames[self._level].locals
         if not arg:
             self._complain("p needs an expression")
@@ -287,7 +287,7 @@ class Debugger(cmd.Cmd):
         return _trail_reader.state(self._trail, self._row, internals=self._internals)
 
     def _continue_to(self, stop: Stop | None) -> bool:
-        """Go to the next breakpoint, graph break or instruction that meets `stop`, recorded or, after those, newly traced."""
+        """Go to the next breakpoint, graph break or instruction that meets `stop`; trace on only if at the newest row."""
         if self._row == self._present and self._has_ended:
             return self._complain("the trace is over: back and rs move through it, c and q leave")
         if self._row == self._present:

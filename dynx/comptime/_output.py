@@ -142,7 +142,7 @@ def _begin(tx: Any) -> _Attempt:
 def _end(attempt: _Attempt | None) -> None:
     """Show the outputs of a trace attempt that has ended, or drop them if Dynamo restarts the trace.
 
-    Called while torch handles the exception, if any, that ended the attempt; it shows whether Dynamo restarts the trace.
+    Called while torch handles the exception, if any, that ended the attempt: a RestartAnalysis means that Dynamo restarts.
     """
     if attempt is None:
         return

@@ -159,7 +159,7 @@ class Probe(Handle):
             )
         if translator.trace_id().compile_id:
             warnings.warn(
-                f"torch is compiling now: the probe at {self.target.place} fires in functions that it begins to trace later\n"
+                f"torch is compiling now: the probe at {self.target.place} fires only in functions whose tracing begins later\n"
                 "  set it before the call that compiles",
                 DynxWarning,
                 stacklevel=3,
@@ -176,7 +176,7 @@ class Probe(Handle):
         return any(map(trace_rules.is_compiled, codes_in(target.file, target.statement)))
 
     def _indices_in(self, tx: Any) -> tuple[int, ...]:
-        """Return the indices of the instructions in the code of a traced frame before which the probe fires."""
+        """Return the indices, in the code of a traced frame, of the instructions before which the probe fires."""
         indices = self._indices.get(tx.f_code)
         if indices is None:
             indices = self._indices[tx.f_code] = self.target.begins(line_hook.traced_code(tx))

@@ -123,7 +123,7 @@ class Stops:
 
 
 def _beginnings(code: Code) -> tuple[int, ...]:
-    """Return the indices of the instructions of a code object at which its statements begin."""
+    """Return the indices, in a code object, of the instructions at which its statements begin."""
     steps = line_hook.steps_of(code.original)
     lines = [step.line for step in steps if step.line is not None]
     indices: set[int] = set()

@@ -53,7 +53,7 @@ class Target:
         return self.function is not None and code is self.function.__code__
 
     def begins(self, code: Code) -> tuple[int, ...]:
-        """Return the indices of the instructions of a code object at which this location's statement or function begins."""
+        """Return the indices, in a code object, of the instructions at which this location's statement or function begins."""
         if not self.covers(code.original):
             return ()
         if self.statement is None:
@@ -110,7 +110,7 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
 
 
 def _lambdas_at(file: str, line: int, reach: Reach) -> list[FunctionType]:
-    """Return the loaded lambdas of a statement: those that begin on `line` or, if none does, all; `reach` has their code."""
+    """Return the loaded lambdas of the statement that `reach` describes: those that begin on `line` or, if none does, all."""
     on_line = [code for code in reach.lambdas if code.co_firstlineno == line] or reach.lambdas
     return [function for code in on_line for function in loaded_functions(file, code)]
 

@@ -41,7 +41,7 @@ class Config:
         or_error: Raise CaptureError where something would run uncaptured, and split no graph; also set by
             DYNX_CUDAGRAPH_OR_ERROR=1.
         verify: Number of replays of each recording that are compared with uncaptured runs of the same calls, byte by byte:
-            results, what is written to memory, gradients, and the states of random numbers. A replay that differs raises
+            results, what is written to memory, gradients, and RNG states. A replay that differs raises
             ReplayDiffers. Python effects that no check sees, such as `print`, happen in these calls and not in later replays.
             Needs memory for two copies of what a call writes to. DYNX_CUDAGRAPH_VERIFY=n sets it where it is 0.
         runtime: "auto" captures if there is a CUDA device, and runs uncaptured otherwise; "cuda" requires a CUDA device;

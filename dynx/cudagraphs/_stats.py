@@ -17,7 +17,7 @@ from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded
 
 @dataclass(slots=True)
 class Tally:
-    """A counter of replays of one recording, with the inputs and bytes that each replay copies and the bytes it holds."""
+    """A counter of replays of one recording, with the inputs and bytes that each copies, and the bytes the recording holds."""
 
     copies: int = 0
     nbytes: int = 0
@@ -54,7 +54,7 @@ def count_verified() -> None:
 
 
 def count_skip(skip: Skip) -> Skip:
-    """Store and return a Skip, the reason why something runs uncaptured; if it has no line, add that of the current call."""
+    """Store and return a Skip, the reason why something runs uncaptured; add the user's current line if it has no location."""
     skip = replace(skip, location=skip.location or location_of_call(), at=time.time())
     _skips.append(skip)
     emit(skip)

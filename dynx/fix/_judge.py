@@ -133,7 +133,7 @@ def _occurrences(finding: Finding, run: Run) -> int:
 
 
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
-    """Return whether a count of costs rose; False if it may, because more code is compiled or a recompile limit is higher."""
+    """Return whether a cost count rose; False if that is acceptable: more code is compiled, or a recompile limit is higher."""
     is_new_code = new.eager + new.failed < old.eager + old.failed and not fix.is_stance
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))

@@ -1,4 +1,4 @@
-"""Remove fixes that later fixes made unnecessary, such as a mark after `dynamic=True` was added."""
+"""Remove fixes that later fixes made unnecessary, such as `mark_dynamic` after `dynamic=True` was added."""
 
 from __future__ import annotations
 

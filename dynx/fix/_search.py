@@ -1,6 +1,6 @@
 """Try fixes one after the other, and keep each fix that helps; later trials run the program with all kept fixes.
 
-A plan has the changes with which the program is run (`_plan.py`); a trial compares such a run with the run before it.
+A plan lists the changes with which a trial runs the program (`_plan.py`); the trial is compared with the run without its fix.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A fix that removes its finding but leads to a new one, such as a further graph break; `result` is of the run with it."""
+    """A fix that removes its finding but leads to a new one, such as a further graph break, and the `result` with this fix."""
 
     finding: Finding
     fix: Fix
@@ -135,7 +135,7 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
     """Try each way to apply a fix, until one is kept; yield the trials.
 
-    Yield nothing if the fix is a mark or stance before a call inside traced code: it would fail there.
+    Yield nothing if the fix calls `mark_dynamic` or `set_stance` inside traced code, where these functions would fail.
     """
     state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
     if (fix.kind == "mark" or fix.is_stance) and _is_called_in_traced_code(state, fix):

@@ -43,8 +43,8 @@ What dynx.compile guarantees
 2. *A key per compilation.* The backend object that torch sees exists once for each key of backend, `fullgraph`, `dynamic`,
    `mode`, `options` and configuration fingerprint, and is equal to nothing but itself. It is held weakly: it lives as long as
    compiled functions that use it.
-3. *A list per key.* Entries of a backend are in a region of its own (from torch 2.13 on) or in a copy of the code object
-   (before), so that they neither hit for nor count against another key.
+3. *A list per key.* The entries of a key are in a separate region (from torch 2.13 on) or in a copy of the code object
+   (before): calls with other keys do not run them, nor count them towards the recompile limit.
 4. *The key is checked when it matters.* The configuration is read at each call, the backend when `dynx.compile` is called and
    when it compiles. A backend that changed in between is no longer shared.
 5. *Nothing is hidden.* A difference between keys is reported as the reason of the recompile; reaching a limit warns.

@@ -46,7 +46,7 @@ class AppliedProfile(Handle):
 
     @property
     def replaced(self) -> frozenset[FrameKey]:
-        """The keys (`FrameProfile.key`) of functions that have another key in the current source files or are not in them."""
+        """Keys (`FrameProfile.key`) of the profile whose functions have a new key in the current source files, or are gone."""
         gone = (match for match in self.matches if match.state != "same" and not is_elsewhere(match))
         return frozenset(match.frame.key for match in gone if match.state != "not portable")
 

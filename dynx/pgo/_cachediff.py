@@ -29,8 +29,8 @@ _NO_KEYS = """has no keys of graphs
 def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> CacheDiff:
     """Explain why graphs of run `b` miss the caches that run `a` filled, by comparing their cache keys.
 
-    Works without torch, on run files. A graph that the caches reported as a hit is not a miss, whichever run stored it. The key
-    of each other graph is compared part by part: torch's build, its configuration option by option, global state, inputs, names
+    Works without torch, on run files. A graph that the caches reported as a hit is not a miss, whichever run stored it. All
+    other keys of `b` are compared part by part: torch's build, its configuration option by option, global state, inputs, names
     of symbols, and the graph line by line. A difference that is a consequence of another difference is omitted.
 
     Args:
@@ -148,7 +148,7 @@ class _Comparison:
         return CacheCause("bypass", cache, reason, "looked up", key.location, advice, rule)
 
     def _bypassed(self, event: CacheEvent) -> CacheCause:
-        """Return the cause for a graph that bypassed a cache in the second run; it has what each run reported for the graph."""
+        """Return the cause for a graph that bypassed a cache in the second run, with what each run reported for the graph."""
         cache, rule = _BYPASSED[event.cache]
         before = self._bypass_in_first(event.cache, event.location)
         if before is not None:

@@ -24,8 +24,8 @@ def explained(
         profile: The profile.
         source: Yield only sizes of this source: `L['x']`, or `x` for short. None: all.
         dim: Yield only sizes of this dim. None: all.
-        lines: By key of the function and source: the line that first used the source.
-        fixed: By key of the function, source and dim: the line that specialized this dynamic size to one value.
+        lines: For each (key of a function, source), the line that first used the source.
+        fixed: For each (key of a function, source, dim), the line that specialized this dynamic size to one value.
     """
     for frame in profile.frames:
         for name, known in sorted(frame.sources.items()):

@@ -1,4 +1,4 @@
-"""Write and read profiles as JSON. A file with an invalid value is rejected: without this value, other sizes would be dynamic.
+"""Write and read profiles as JSON. A file with an invalid value is rejected: skipping the value would change what is dynamic.
 
 Sizes are numbers, `"dynamic"`, or null if unknown; the output is sorted, so that equal profiles give equal files.
 """

@@ -25,7 +25,7 @@ _MAX_STATIC = 3  # graphs with static sizes of a function; torch gives up after 
 
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
-    """Return a graph's static and dynamic sizes from PGO `updates` and `symbols`; omit those the program marked as dynamic."""
+    """Return a graph's static and dynamic sizes from PGO `updates` and `symbols`, without sizes that the program marked."""
     symbol_of = {source: symbol for symbol in symbols for source in symbol.sources}
     latest = {update.source: update for update in updates}
     found = (size for update in latest.values() for size in _sizes_of(update, symbol_of))
@@ -113,8 +113,8 @@ def _value(size: GraphSize, sizes: tuple[int, ...] | float) -> float | None:
 def needless(graphs: Iterable[Graph]) -> set[Place]:
     """Return the useless dynamic sizes that can be made static without a new compilation.
 
-    A dynamic size is useless if every graph specialized it to one value, else useful. It can be made static if it is static
-    in a stored graph in which all useful sizes are dynamic.
+    A dynamic size is useless if every graph specialized it to one value, else useful. A useless size can be made static if it
+    is static in a stored graph in which all useful sizes are dynamic.
     """
     graphs = tuple(graphs)
     useful = _useful(graphs)

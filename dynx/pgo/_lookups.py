@@ -29,9 +29,9 @@ class Lookup(NamedTuple):
 
 
 def lookups(run: HasCacheKeys) -> list[list[Lookup]]:
-    """Return the lookups of each compilation, those in the AOTAutograd cache first.
+    """Return each compilation's cache lookups, first in the AOTAutograd cache, then in the FX graph cache.
 
-    After a hit in the AOTAutograd cache there is no other lookup, although torch may compute a key for the FX graph cache. A
+    After a hit in the AOTAutograd cache, torch looks nothing up in the FX graph cache, although it may compute a key for it. A
     key that was looked up repeatedly, for example after a reset, counts once: as a miss if any of its lookups missed.
     """
     compilations = list(_compilations(run))

@@ -17,7 +17,7 @@ _RESUMES = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
 
 
 def described(frames: Iterable[FrameProfile]) -> Iterator[FrameProfile]:
-    """Yield the frames; those whose source file is unchanged get the function's qualified name and a hash of its source."""
+    """Yield the frames, and add the function's qualified name and source hash to each frame whose source file is unchanged."""
     hash_of = cache(file_hash)
     for frame in frames:
         function = function_at(functions_in(frame.file), _own_name(frame.name), frame.line)
@@ -64,7 +64,7 @@ def _match(frame: FrameProfile, file: str | None, *, is_same: bool) -> FrameMatc
 
 
 def is_elsewhere(match: FrameMatch) -> bool:
-    """Return whether no file was found for a function; torch may load it from another path, and identifies it by content."""
+    """Return whether the file of a function was not found; it may have another path, and torch identifies files by content."""
     return match.state == "gone" and match.file is None
 
 
@@ -92,7 +92,7 @@ def _own_name(name: str) -> str:
 
 
 def _present(file: str, wanted: str, hash_of: Callable[[str], str]) -> str | None:
-    """Return the path `file` if it exists, else that of a corresponding file below the working directory or `sys.path`.
+    """Return the path `file` if it exists, else the path of a corresponding file below the working directory or `sys.path`.
 
     A corresponding file has the same folder and name, or the same name and the content hash `wanted`. None if there is none.
     """

@@ -56,7 +56,7 @@ def _generality(graph: Graph) -> tuple[int, int, str]:
 
 
 def _join_extra(a: Mapping[str, object], b: Mapping[str, object]) -> dict[str, object]:
-    """Join the fields that this dynx does not know, written by a newer one; of two values, keep the alphabetically first."""
+    """Join the fields that a newer dynx wrote and this one does not know; of two values, keep the alphabetically first."""
     return {key: min((side[key] for side in (a, b) if key in side), key=str) for key in sorted({*a, *b})}
 
 
@@ -129,8 +129,8 @@ def forgotten(frames: Iterable[FrameProfile], forget: Selects, *, with_graphs: b
     """Yield the frames without the dynamic sizes for which `forget(frame, source, dim)` returns True.
 
     The value of such a size becomes None (unknown), so that the size is static in the next run until it has a second value
-    there; with a known value, it would become dynamic at the first other value. If `with_graphs`, also remove the stored graphs
-    in which such a size is dynamic; otherwise, a call that fits only one of these graphs is traced with the size dynamic.
+    in that run; a known value would make it dynamic at the first different one. If `with_graphs`, also remove the stored graphs
+    in which such a size is dynamic; otherwise, a call that fits no other stored graph is traced with the size dynamic.
     """
     for frame in frames:
         sources = {name: _forget(frame, name, source, forget) for name, source in frame.sources.items()}

@@ -63,7 +63,7 @@ def _check_opcodes(data: bytes) -> None:
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler that replaces classes of torch by empty classes, new for each file as a pickle can set class attributes."""
+    """An unpickler that replaces torch's classes by empty classes: new ones per file, as a pickle can set their attributes."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

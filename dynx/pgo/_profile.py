@@ -131,7 +131,7 @@ class Profile(ProfileData):
         return type(self)(data.frames, data.runs, data.torch, extra=data.extra)
 
     def without(self, keys: Collection[FrameKey]) -> Profile:
-        """Return the profile without the functions with these `FrameProfile.key`s, such as those of an older file."""
+        """Return the profile without the functions whose `FrameProfile.key` is in `keys`, such as keys from an older file."""
         return replace(self, frames=tuple(frame for frame in self.frames if frame.key not in keys))
 
     def diff(self, other: ProfileData) -> ProfileDiff:
@@ -171,7 +171,7 @@ class Profile(ProfileData):
     def apply(self, *, strict: bool = False) -> AppliedProfile:
         """Make torch start with this profile in this process, also after `torch._dynamo.reset()`, until the handle is removed.
 
-        torch finds a function by the content of its file, its first line and name. If a file has changed, the sizes apply to
+        torch finds a function by the content of its file, its line number and name. If a file has changed, the sizes apply to
         the function with the same text, or else the same qualified name; a `DynxWarning` lists functions that differ. Functions
         with a closure get a hash that is the same in every process, see `stable_closure_hash`.
 

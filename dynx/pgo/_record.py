@@ -76,8 +76,8 @@ class Recorder(Handle):
         """Return the profile of the recorded compilations, joined with the applied profiles.
 
         Args:
-            prune: leave out the sizes in `prunable()`. If such a size stays dynamic, the next process traces another graph,
-                although the size is specialized: symbols have other names, or there is one more runtime assertion.
+            prune: leave out the sizes in `prunable()`. If such a size stays dynamic, the next process may miss the caches on
+                disk: although the size is specialized, symbol names can differ, or there is one more runtime assertion.
         """
         import torch
 

@@ -21,7 +21,7 @@ from dynx.symbols._install import active
 
 
 class WarmStart(Handle):
-    """Handle of a warm start: `remove()` saves the profile, at the latest when the interpreter exits.
+    """Handle of a warm start: `remove()` saves the profile, and is called at interpreter exit if it was not called before.
 
     `matches` lists which functions of the profile are in the current source files.
     """

@@ -13,7 +13,7 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class KeySettings(Record):
-    """The values of torch's configuration that are part of a cache key; the keys with these values refer to it by `digest`."""
+    """The values of torch's configuration that are part of a cache key; `digest` is the value of `CacheKey.settings`."""
 
     digest: str
     values: Mapping[str, str]  # "torch._inductor.config.max_autotune": "False"

@@ -44,7 +44,7 @@ class Diff(Record):
 
 @dataclass(frozen=True, slots=True)
 class Leak(Record):
-    """An object of the program that the checked calls changed; they should change only copies, but `check` did not copy it."""
+    """An object of the program that the checked calls changed, because `check` did not replace it by a copy."""
 
     path: str  # "settings.limits", "seen in main"
     before: str
@@ -56,7 +56,7 @@ class Leak(Record):
 
 @dataclass(frozen=True, slots=True)
 class CheckReport(Shown):
-    """The result of `dynx.check`: whether a compiled function does the same as in eager code, and the differences."""
+    """The result of `dynx.check`: whether compiled code does the same as eager code, and the differences."""
 
     name: str  # of the function
     diffs: tuple[Diff, ...]
@@ -140,7 +140,7 @@ class CheckReport(Shown):
         yield from (f"  {note}" for note in self.notes)
 
     def call_of(self, diff: Diff) -> str:
-        """Return the first call that differs: `call 2`, or after `change` of `dynx.check` ran, `call 2, after the change`."""
+        """Return the first call that differs: `call 2`, or `call 2, after the change` if `change` of `check` ran before it."""
         is_after = self.changed_at is not None and diff.call >= self.changed_at
         return f"call {diff.call}, after the change" if is_after else f"call {diff.call}"
 

@@ -73,7 +73,7 @@ class FrameEffects(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Modified(Record):
-    """Which `attributes` of an object traced code has changed so far, and whether its `items`. `bool()` is False if neither."""
+    """What traced code has changed in an object so far: which `attributes`, and whether its `items`. False if nothing."""
 
     items: bool
     attributes: tuple[str, ...] = ()

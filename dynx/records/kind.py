@@ -27,7 +27,7 @@ class Kind(Generic[R]):
     run files, `Run`, `Watch`, the terminal and the notebook read this declaration.
 
     Args:
-        record: the class; only its own instances are members, not those of subclasses.
+        record: the class of the records; instances of subclasses are not selected.
         name: the "type" of the record in run files.
         doc: the docstring of the attribute, one sentence.
         merge: joins records of the same event into one record; by default every record is kept.

@@ -53,7 +53,7 @@ class BecameDynamic(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProfileMiss(Record):
-    """A function whose entry in a PGO profile has another closure hash, so torch does not use the entry's dynamic sizes."""
+    """A function whose closure has a different hash in a PGO profile, so torch does not use the profile's sizes for it."""
 
     profile: str  # "profile.json", or "torch's profile"
     generation: int

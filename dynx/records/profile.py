@@ -83,7 +83,7 @@ class GraphSize(NamedTuple):
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def is_limit(self, value: int | float | str) -> bool:
-        """Return whether `value` is a bound that a comparison in the code set: with it, a trace may take another branch."""
+        """Return whether `value` is a bound set by a comparison in the code, so a trace with it may take the other branch."""
         return self.marked and not self.is_fixed and (value == self.high or (value == self.low and value != _LEAST))
 
 
@@ -124,7 +124,7 @@ def portable_closure(digest: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProfileData(Shown):
-    """A PGO profile: which sizes of each function (`frames`) are dynamic, in which runs, and with which torch."""
+    """A PGO profile: which sizes of each function (`frames`) are dynamic, in which `runs`, with which `torch`."""
 
     frames: tuple[FrameProfile, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)  # by id: "2026-11-23T09:10:11 train.py"

@@ -319,7 +319,7 @@ class RunRecords:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the whole run in seconds; 0.0 while the program runs and when the process was killed."""
+        """Wall time of the whole run in seconds; 0.0 until the run has ended, and if its process was killed."""
         seconds = self.end.get("seconds", 0.0)
         return seconds if isinstance(seconds, float) and math.isfinite(seconds) else 0.0
 
@@ -330,5 +330,5 @@ class RunRecords:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the program ended; False when the process was killed."""
+        """Whether the end of the run was recorded; False while the run goes on, and if its process was killed."""
         return bool(self.end)

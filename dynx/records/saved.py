@@ -83,7 +83,7 @@ class SavedGraph(Record):
 
     @property
     def activations(self) -> tuple[SavedTensor, ...]:
-        """The saved tensors that take memory of their own: neither parameters nor buffers, inputs or outputs of the graph."""
+        """The saved tensors that take memory of their own: not the parameters, buffers, inputs and outputs of the graph."""
         return tuple(tensor for tensor in self.tensors if tensor.is_activation)
 
     @property

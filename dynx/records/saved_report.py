@@ -59,7 +59,7 @@ class SavedReport(Shown):
 
 @dataclass(frozen=True, slots=True)
 class ParameterError(Record):
-    """The error in the gradient of one parameter that packing saved tensors causes."""
+    """The error that packing saved tensors causes in the gradient of one parameter."""
 
     name: str
     cosine: float  # 1 for the same direction
@@ -69,7 +69,7 @@ class ParameterError(Record):
 
 @dataclass(frozen=True, slots=True)
 class GradError(Shown):
-    """The result of `saved.grad_error`: the errors in the gradients that packing saved tensors causes."""
+    """The result of `saved.grad_error`: the errors that packing saved tensors causes in the gradients."""
 
     cosine: float  # of all gradients as one vector
     relative: float
@@ -81,7 +81,7 @@ class GradError(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TriedRule(Record):
-    """A rule that `saved.plan` tried by itself: one codec for one saved tensor, selected by its name."""
+    """A rule that `saved.plan` tried separately from all others: one codec for one saved tensor, selected by its name."""
 
     rule: str
     freed_bytes: int

@@ -41,7 +41,7 @@ class Events(Record):
         return ", ".join(parts) or str(self)
 
     def unchanged(self, after: Events) -> str:
-        """Return the counts of functions not compiled (gave up, ran eagerly, failed) that are equal in `after`: `1 gave up`."""
+        """Return which nonzero counts of failures (gave up, run eagerly, failed) are equal in the run `after`: `1 gave up`."""
         pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
         return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
 

@@ -73,7 +73,7 @@ def fact(cells: Iterable[Cell], style: str = "") -> Text:
 
 
 def place(location: Location) -> Text:
-    """Return a source location as a hyperlink to the user's file, with the function and any library line that it calls."""
+    """Return a location as a link to the user's line, followed by its function and, for library code, the library's line."""
     own = location.own
     uri = Path(own.file).absolute().as_uri() if not own.file.startswith("<") else ""
     text = Text(words.place(location), style=f"cyan link {uri}#{own.line}" if uri else "cyan")

@@ -150,7 +150,7 @@ def _widest(cell: Text) -> int:
 
 
 def _named(column: Column, cell: Text) -> Text:
-    """Return a cell after its column's heading, as `where: a.py:3`; a short cell gets no-break spaces, to stay on one line."""
+    """Put the column's heading before a cell, as in `where: a.py:3`; a short cell gets no-break spaces, to stay on one line."""
     named = Text.assemble((f"{column.name}: ", "dim"), cell) if column.name else cell.copy()
     if named.cell_len <= _SHORT and "\n" not in named.plain:
         named.plain = wrap.unbroken(named.plain)

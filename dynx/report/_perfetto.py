@@ -67,7 +67,7 @@ def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
 
 
 class _Known:
-    """Function, recompile and graph breaks of each compilation of a run, by (number of Dynamo resets before, compile id)."""
+    """Function, recompile and graph breaks of each compilation; the keys are (number of earlier Dynamo resets, compile id)."""
 
     def __init__(self, run: RunRecords) -> None:
         self.function = {compile.key: compile.location.function for compile in run.compiles}

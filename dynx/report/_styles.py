@@ -1,4 +1,4 @@
-"""Render HTML for notebooks from the templates in `_templates/`, which extend `base.html`, and the CSS of bars."""
+"""Render HTML for notebooks from the templates in `_templates/`, which extend `base.html`; return CSS styles for bars."""
 
 from __future__ import annotations
 

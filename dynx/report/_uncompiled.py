@@ -44,7 +44,7 @@ def why(run: RunRecords) -> list[Why]:
 
 
 def _skipped(run: RunRecords) -> Iterator[Why]:
-    """Yield for each function that Dynamo skipped the reason and the advice."""
+    """Yield the reason and the advice for each function that Dynamo skipped."""
     skips = [(compile.location, compile.reason or "torch gives no reason") for compile in run.compiles]
     skips = list(dict.fromkeys(skips + [(skip.location, skip.reason) for skip in run.skipped]))
     for location, text in skips[:_SHOWN]:
@@ -57,7 +57,7 @@ def _skipped(run: RunRecords) -> Iterator[Why]:
 
 
 def _of_use(use: CompileUse, run: RunRecords) -> Iterator[Why]:
-    """Yield why nothing was compiled, as far as the calls of torch.compile and of the functions that it returned show it."""
+    """Yield reasons why nothing was compiled that follow from the calls of torch.compile and of the functions it returned."""
     for text in use.raised:
         is_backend = text.startswith("InvalidBackend")
         yield Why(

@@ -23,7 +23,7 @@ class Codec:
         pack: Takes the tensor, and returns the values to store: tensors, sizes and constants in tuples, lists or dicts.
         unpack: Takes the result of `pack`, and returns a tensor with the shape, dtype and device of the packed tensor.
         dtypes: The dtypes that the codec takes: `"floating"`, `"bool"`, or `"any"`.
-        is_exact: Whether unpacking restores every element, or all that backward reads of it (a mask).
+        is_exact: Whether unpacking restores every element, or at least what backward reads of the tensor, such as `x > 0`.
         keeps_zeros: Whether zeros stay exactly 0, and signs stay the same. If False, the codec does not pack tensors of which
             backward reads only signs or zeros (masks), such as the output of ReLU: gradients would pass where they must be 0.
         keeps_mask: Whether nonzero elements stay nonzero (except denormal ones). Then tensors that backward reads as masks

@@ -96,7 +96,7 @@ class _Reader:
             yield "name", _name_of(value)
         else:
             raise UsageError(
-                f"{what} is a {type(value).__qualname__}, which dynx cannot hash equally in every process\n"
+                f"{what} is a {type(value).__qualname__}, for which dynx has no hash that is equal in every process\n"
                 "  pass cache_hash=, a text that you change whenever you change the codec"
             )
 

@@ -1,7 +1,7 @@
 """The functions that torch receives as saved-tensor hooks, with names that are the same in every process.
 
-AOTAutograd's cache on disk identifies the function that a hook calls by its module and name, and imports it by them. Therefore
-the functions for equal rules have the same name in this module, `pack_<hash>`. For the lifetime of a process, they are also the
+AOTAutograd's cache on disk stores the module and name of the function that a hook calls, and imports the function from there.
+Therefore the functions for equal rules have the same name in this module, `pack_<hash>`. Within a process, they are also the
 same objects: Dynamo guards on the identity of hooks, so a loop that enters new hooks with equal rules compiles once.
 """
 

@@ -17,7 +17,7 @@ _TORCH = 100  # torch's own numbers are a hash modulo 100
 
 
 def report(shape_env: Any) -> SymbolReport:
-    """Describe the symbols of a graph: name, source, value in the traced call, range, and the line that fixed it to one value.
+    """Describe each symbol of a graph: name, source, value in the traced call, range, and the line that fixed it to one value.
 
     Args:
         shape_env: a `ShapeEnv`, or an object that contains one: the `GraphModule` that a backend gets, or a `FakeTensorMode`.
@@ -42,7 +42,7 @@ def report(shape_env: Any) -> SymbolReport:
     if env is None:
         raise UsageError(
             f"no ShapeEnv in a {type(shape_env).__name__}\n"
-            "  pass a ShapeEnv, a FakeTensorMode, or the GraphModule of a backend with at least one dynamic size"
+            "  pass a ShapeEnv, a FakeTensorMode, or the GraphModule that a backend gets, with at least one dynamic size"
         )
     scheme = active()
     symbols = tuple(_symbol(raw) for raw in symbols_in(env))

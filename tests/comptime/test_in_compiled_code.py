@@ -60,7 +60,7 @@ def test_a_probe_set_in_a_callback_says_when_it_fires():
         return helper(x)
 
     with pytest.warns(
-        DynxWarning, match=r"torch is compiling now: the probe at .* fires in functions that it begins to trace later"
+        DynxWarning, match=r"torch is compiling now: the probe at .* fires only in functions whose tracing begins later"
     ):
         torch.compile(f, backend="eager")(torch.ones(3))
     (p,) = probes

@@ -139,7 +139,7 @@ def test_a_value_that_no_check_sees_is_found(device, entry):
 def test_a_function_that_is_not_deterministic_is_named(device):
     layer, config = nn.Identity(), config_for(device, verify=1)
     run = cudagraphs.fast_path(lambda x: layer(x + time_in_ns() % 1000), unsafe_skip_checks=True, config=config)
-    words = "cannot be verified, and no later one is compared: two uncaptured runs of the same call differ .*: result 0"
+    words = "cannot be verified, and no later replay is compared: two uncaptured runs of the same call differ .*: result 0"
     with pytest.warns(DynxWarning, match=words):
         _ = [run(torch.ones(4, device=device)) for _ in range(4)]
 

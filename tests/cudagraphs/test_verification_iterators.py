@@ -101,7 +101,7 @@ def test_after_two_runs_that_differ_nothing_is_compared(device):
     )
     x = torch.ones(4, device=device)
     run(x)
-    with pytest.warns(DynxWarning, match="no later one is compared"):
+    with pytest.warns(DynxWarning, match="no later replay is compared"):
         run(x)
     taken = next(HiddenElements.elements)
     with warnings.catch_warnings():

@@ -24,7 +24,7 @@ Compiled = Callable[[list[Any]], Any]
 
 
 class Compiler(NamedTuple):
-    """A function that compiles the whole graph, and one for a part of it. The results take a list of arguments and clear it."""
+    """Functions that compile the whole graph or a part of it; the compiled code takes its arguments in a list and clears it."""
 
     whole: Callable[[], Compiled]
     part: Callable[[GraphModule], Compiled]  # its outputs have the layouts of the fake tensors

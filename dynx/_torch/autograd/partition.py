@@ -3,7 +3,7 @@
 Torch: `maybe_inline_graph_saved_tensors_hooks`, which inlines saved-tensor hooks that are GraphModules, and `prepare_hook_gm`,
 which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`. Torch inlines hooks only for the tensors
 that `saved_tensors_hooks_filtering_mode` selects. The default, "donated", selects donated buffers. So torch inlines no hooks
-inside `inductor.keeping_saved_tensors` of dynx, and none for tensors that activation checkpointing saves: none is donated.
+inside `inductor.keeping_saved_tensors` of dynx, and none for tensors that activation checkpointing saves (never donated).
 """
 
 from __future__ import annotations

@@ -17,18 +17,18 @@ from dynx._torch.capabilities import require
 
 
 def mark(guards: Any) -> None:
-    """Turn on dict tags for a cache entry: torch then skips guards of unchanged modules; takes its `GuardManagerWrapper`."""
+    """Turn on dict tags for the cache entry with this `GuardManagerWrapper`: torch then skips guards of unchanged modules."""
     require("dict_tags")
     guards.find_tag_safe_roots()
 
 
 def marked(tree: RawNode) -> list[RawNode]:
-    """Return the nodes of a guard tree, all modules, below which torch skips guards while no dict changed (dict tags)."""
+    """Return the nodes of a guard tree that use dict tags: modules below which torch skips guards until a dict changes."""
     return [node for node in tree.walk() if node.manager.is_tag_safe_root()]
 
 
 def would_mark(tree: RawNode) -> list[RawNode]:
-    """Return the nodes for which `mark` would turn on dict tags. It marks a copy of the tree, since marks cannot be removed."""
+    """Return the nodes for which `mark` would turn on dict tags, determined on a copy of the tree; `tree` is not changed."""
     require("dict_tags", "guard_manager", "clone_guards")
     from torch._dynamo.guards import GuardManagerWrapper
 
@@ -46,8 +46,8 @@ def may_read_freed_memory() -> bool:
 def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
     """Build a guard tree with dict tags to measure their cost; return its `RootGuardManager` and locals that pass its guards.
 
-    Each list in `contents` holds dicts and tensors. For each list the tree guards a new module with these as attributes.
-    A tree that is in use is not marked for a measurement, because marks cannot be removed.
+    For each list in `contents`, the tree guards a new module that has the dicts and tensors of the list as attributes.
+    This tree is timed instead of the tree of a cache entry, because dict tags cannot be turned off again after the timing.
     """
     require("root_guards", "guard_manager_kinds", "dispatch_keys")
     from torch import _C, Tensor

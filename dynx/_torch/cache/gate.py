@@ -1,8 +1,8 @@
 """Hold new calls of compiled code while another thread waits to change Dynamo's cache.
 
 If many threads call compiled code, at least one of them is in a call at any time. A thread that waits for the others therefore
-closes a gate: new calls on other threads wait until the gate is open again. Calls that began before continue, including the
-calls of compiled code that they make in turn. While the gate is open, nothing of torch is hooked.
+closes a gate: new calls on other threads wait until the gate is open again. Calls that have already begun continue,
+and so do the calls of compiled code that they make in turn. While the gate is open, nothing of torch is hooked.
 
 Torch: the wrapper of compiled code calls `eval_frame._maybe_set_eval_frame` to set Dynamo's callback when a call begins, and to
 restore the previous callback when it ends. Dynamo is off at that moment, so it does not trace dynx's hook.

@@ -56,7 +56,7 @@ class RefusedCall(NamedTuple):
 def refused_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RefusedCall:
     """Return the refused call from the arguments that the stance "fail_on_recompile" passes to torch's recompilation logger.
 
-    Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports when it calls it.
+    Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports right before each call.
     """
     arguments = dict(zip(("entries", "frame", "backend"), args, strict=False)) | kwargs
     frame = arguments["frame"]

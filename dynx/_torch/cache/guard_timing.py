@@ -46,12 +46,12 @@ class GuardTimes:
         self._add_part(tree, [])
 
     def add_copy(self, nodes: Iterable[RawNode]) -> Callable[[], float]:
-        """Also time a copy of the tree with only these connected nodes; the returned function gives its time in nanoseconds."""
+        """Also time a copy of the tree with only these connected nodes; return a function for its time in nanoseconds."""
         run = self._copy({node.manager for node in nodes})
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Also time the `RootGuardManager` of another tree on these locals; the returned function gives its time in ns."""
+        """Also time another tree (its `RootGuardManager`) on these locals; return a function for its time in nanoseconds."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 

@@ -2,7 +2,7 @@
 
 A call of compiled code reads the cache without a lock, and may release the GIL while it evaluates guards. If another thread
 removes an entry meanwhile, the entry is freed while it is in use, and torch crashes (`torch._dynamo.reset()` can cause this,
-in 2.11, 2.13 and 2.15). Therefore new calls are held (`gate`), and a change is made once no other thread is in a call.
+in 2.11, 2.13 and 2.15). Therefore new calls have to wait (`gate`), and a change is made once no other thread is in a call.
 
 Torch: the function around compiled code, `eval_frame.compile_wrapper`, whose code is read from a compiled function.
 """
@@ -50,8 +50,8 @@ def hold() -> None:
 def when_quiet(change: Callable[[], None], operation: str) -> None:
     """Call `change` at a moment when no other thread is in a call of compiled code.
 
-    Until then, new calls of other threads are alternately held and admitted, since a thread in a call may wait for a thread
-    whose call is held. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute;
+    Until then, new calls of other threads are alternately made to wait and let through, since a thread in a call may wait for
+    a thread whose call waits. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute;
     `operation` names the caller's operation in the message.
     """
     if _is_compiling(sys._getframe()):
@@ -117,7 +117,7 @@ def _change_within(seconds: float, change: Callable[[], None], stacks: _Stacks) 
 
 def _why_not(hold: _Hold) -> str:
     if not hold.last.is_complete:
-        return "more than 100 threads are running, which Python cannot look at all at once"
+        return "more than 100 threads are running, and Python shows the stacks of only 100"
     if not hold.stayed:
         return f"in {_TIMEOUT:.0f} seconds there was no moment at which no other thread was in a call of compiled code"
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -125,8 +125,8 @@ def _why_not(hold: _Hold) -> str:
     some = ", ".join(shown[:_MOST_NAMES]) + (f" and {len(shown) - _MOST_NAMES} more" if len(shown) > _MOST_NAMES else "")
     threads = f"thread {some} was" if len(shown) == 1 else f"threads {some} were"
     deep = hold.stayed & hold.last.deep
-    where = "in compiled code, or more than 100 frames deep, where that cannot be seen," if deep else "in compiled code"
-    return f"{threads} {where} at each of {hold.looks} looks in {hold.seconds:.1f} seconds, while new calls were held"
+    where = "in compiled code, or more than 100 frames deep, so that dynx cannot know," if deep else "in compiled code"
+    return f"{threads} {where} at each of {hold.looks} looks in {hold.seconds:.1f} seconds, while new calls had to wait"
 
 
 class _Stacks:

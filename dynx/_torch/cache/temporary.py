@@ -77,7 +77,7 @@ def nothing_remains() -> Iterator[None]:
 def _remove_names_of(compiled: CodeType) -> None:
     """Remove the names, such as those of resume functions, that Dynamo added to globals for code that is no longer used.
 
-    Torch removes them when the code object is freed, but keeps a code object that has run alive until Python exits.
+    Torch removes the names when `compiled` is freed, but once `compiled` has run, torch does not free it until Python exits.
     """
     from torch._dynamo.utils import CleanupManager
 

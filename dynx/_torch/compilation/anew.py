@@ -37,7 +37,7 @@ def is_fullgraph(compiled: Any) -> bool:
 
 
 def compile_anew(fn: Callable[..., Any], backend: Any) -> Callable[..., Any]:
-    """Compile a new function that only calls `fn`: torch has no cache entries for it, so it compiles `fn` again."""
+    """Compile a new function that only calls `fn`, so that torch compiles `fn` again instead of using cache entries of `fn`."""
     return compile_apart(_with_code_of_its_own(fn), backend)
 
 

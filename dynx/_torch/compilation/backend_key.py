@@ -63,8 +63,8 @@ def may_use_inductor(backend: Any) -> bool:
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
     """Copy a backend that `torch_backend` returned; the copy has this cache key and is equal only to itself.
 
-    `key_now()` returns the value that the current settings have. If it differs from `key.value` when the copy compiles a graph,
-    no other function may use the copy from then on (`shared_key` returns None).
+    `key_now()` returns the key's value for the current settings. If it differs from `key.value` when the copy compiles a graph,
+    `shared_key` returns None from then on, so that no other function uses the copy.
     """
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
@@ -90,7 +90,7 @@ def _keyed_class(cls: Any) -> Any:
 
 
 def shared_key(backend: Any) -> Hashable | None:
-    """Return the value of a keyed backend's cache key; None if the settings changed, so that functions must not share it."""
+    """Return the value of a keyed backend's cache key; None if the settings changed: the backend must not be shared then."""
     key = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 

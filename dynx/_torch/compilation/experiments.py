@@ -28,7 +28,7 @@ def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error:
 
 
 def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
-    """Mark a dimension of a tensor as dynamic, by `mark_dynamic` if `is_required`, else by `maybe_mark_dynamic`."""
+    """Mark a dimension of a tensor as dynamic with torch's `mark_dynamic` if `is_required`, else with `maybe_mark_dynamic`."""
     require("mark_dynamic", "maybe_mark_dynamic")
     import torch
 

@@ -95,7 +95,7 @@ def _python_state() -> dict[str, str]:
 
 
 def _saved_tensors_hooks() -> str:
-    """Return the class names of the saved-tensor hooks; "none" if they are no `GraphModule`s, since Dynamo guards no others."""
+    """Return the class names of the saved-tensor hooks; "none" unless all are `GraphModule`s (Dynamo guards no other hooks)."""
     from torch._C import _autograd
     from torch.fx import GraphModule
 

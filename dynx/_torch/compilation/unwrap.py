@@ -47,8 +47,8 @@ class Unwrapped:
         original: The callable without its outer wrappers from torch.compile: the callable that Dynamo compiles. For an
             `OptimizedModule`, the bound `forward`, as in torch; a method whose function is compiled remains a method.
         module: The `torch.nn.Module` that is called, without the `OptimizedModule` around it; None if it is not a module.
-        compiled: The function from torch.compile that runs when the target is called, not one that is called inside of it; None
-            if there is none. For a compiled module, that of its `OptimizedModule`, or of `Module.compile`.
+        compiled: The compiled function that a call of the target runs; None if the target itself is not compiled, even if it
+            calls compiled functions. For a module: the `forward` of an `OptimizedModule`, or what `Module.compile` compiled.
     """
 
     target: Any
@@ -68,7 +68,7 @@ class Unwrapped:
 
     @property
     def function(self) -> FunctionType | None:
-        """The Python function inside all wrappers, for a module the one inside its `forward`; None for a class or C code."""
+        """The Python function inside all wrappers (for a module, inside its `forward`); None for a class or C code."""
         unwrapped = self
         while unwrapped.module is not None:
             unwrapped = unwrap(unwrapped.module.forward)

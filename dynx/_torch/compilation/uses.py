@@ -25,7 +25,7 @@ class Call:
 
 
 def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
-    """Return as `Prepared` whether `eval_frame._optimize`'s `result` compiles: a `_NullDecorator` does not (2.11 to 2.15)."""
+    """Return whether the `result` of `eval_frame._optimize` compiles functions; a `_NullDecorator` does not (2.11 to 2.15)."""
     if type(result).__name__ != "_NullDecorator":
         return Prepared(compiles=True)
     if kwargs.get("disable"):
@@ -34,10 +34,10 @@ def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
 
 
 def call_of(args: tuple[Any, ...]) -> Call | None:
-    """Return the settings under which a compiled function is called; `args` are those of `eval_frame._callback_from_stance`.
+    """Return the settings under which a compiled function is called, from the `args` of `eval_frame._callback_from_stance`.
 
-    Torch calls `_callback_from_stance` in each call of a compiled function, and also of a function under
-    `torch.compiler.disable`, but then without a callback: the result is None.
+    Torch calls `_callback_from_stance` in each call of a compiled function. It does so for a function under
+    `torch.compiler.disable` too, but passes no callback: the result is None.
     """
     if not args or args[0] is None or args[0] is False:
         return None
@@ -50,5 +50,5 @@ def call_of(args: tuple[Any, ...]) -> Call | None:
 
 
 def _may_compile(mode: Any) -> bool:
-    """Return whether torch compiles under a dispatch mode: an infra mode of torch, or one with `ignore_compile_internals`."""
+    """Return whether torch compiles under a dispatch mode: its `is_infra_mode` or `ignore_compile_internals` returns True."""
     return any(getattr(type(mode), name, bool)() for name in ("is_infra_mode", "ignore_compile_internals"))

@@ -15,7 +15,7 @@ from dynx._torch.ops.cuda_graphs import current_device
 
 
 def allocator_like(tensor: Any) -> Callable[[], Any]:
-    """Return a function that allocates tensors with the layout of a dense tensor, like `torch.empty_like`, strides included."""
+    """Return a function that allocates uninitialized tensors with the sizes, strides, dtype and device of a dense tensor."""
     import torch
 
     require("allocate_on_cpu", "allocate_on_cuda")

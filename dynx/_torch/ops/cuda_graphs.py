@@ -1,7 +1,7 @@
 """Replay CUDA graphs and compare addresses with as little Python overhead as possible, and clean up after failed captures.
 
-Torch: `torch._C._CUDAGraph.replay`, which `CUDAGraph.replay` wraps in Python and from 2.15 on with hooks;
-`torch._C._cuda_getCurrentRawStream` and `torch._C._tensors_data_ptrs_at_indices_equal`, which builds without CUDA lack.
+Torch: `torch._C._CUDAGraph.replay`, which `CUDAGraph.replay` wraps in Python (from 2.15 on with hooks); and two functions
+missing in builds without CUDA: `torch._C._cuda_getCurrentRawStream` and `torch._C._tensors_data_ptrs_at_indices_equal`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def report_as_capturing(is_capturing: Callable[[], bool]) -> hooks.Wrapping:
 
 
 def profiler_flags() -> tuple[dict[str, Any], str]:
-    """Return a dict and a key: the value under the key is true while torch's profiler is on. Each replay reads it this way.
+    """Return a dict and a key for a fast check in each replay: the value under the key is true while torch's profiler is on.
 
     Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart.
     """

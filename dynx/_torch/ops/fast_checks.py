@@ -1,7 +1,7 @@
 """Check in a fraction of a microsecond that tensor metadata, classes, torch's settings and dicts are unchanged.
 
-Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard`, and `RootGuardManager` with its `add_…_guard`, from which
-Dynamo builds its guards. The version of a dict changes with every change to it, also if only a value changes.
+Torch: `TensorGuards`, `GlobalStateGuard` and `RootGuardManager` of `torch._C._dynamo.guards`, from which Dynamo builds guards.
+A guard on a dict compares its version, which changes with every change to the dict, even if only a value changes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _guard_managers(values: Sequence[Any]) -> tuple[Any, list[Any]]:
 def hooks_of_all_modules() -> list[dict[Any, Any]]:
     """Return the dicts of hooks that run for every module.
 
-    Torch: `torch.nn.modules.module.register_module_forward_hook` and its like add to them.
+    Torch: `torch.nn.modules.module.register_module_forward_hook` and similar functions add hooks to these dicts.
     """
     from torch.nn.modules import module
 

@@ -2,7 +2,7 @@
 
 Torch: `torch._C._WeakTensorRef`, `torch._C._storage_Use_Count` and `torch.multiprocessing.reductions.StorageWeakRef`. A Python
 weak reference expires with the Python object, which autograd does not keep alive. `cudagraph_trees` reports accesses to
-overwritten outputs with `_set_storage_data_ptr_access_error_msg`, which builds without CUDA lack.
+overwritten outputs with `_set_storage_data_ptr_access_error_msg`, which is missing in builds without CUDA.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class WeakMemory:
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Rebuild the tensor on its storage. If the storage was freed, return None, or a view of the memory's new owner.
+        """Rebuild the tensor on its storage, or, if that was freed, on the storage of a tensor that is now at the same address.
 
-        The new owner is a tensor at the same address; it matters because a CUDA graph reads memory by its address.
+        A CUDA graph reads memory by its address, so it would read this tensor. Return None if there is no such tensor.
         """
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))

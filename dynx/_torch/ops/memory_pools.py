@@ -1,7 +1,7 @@
 """Memory pools of CUDA graphs, the memory segments of torch's CUDA allocator, and cuBLAS workspaces.
 
 Torch: `torch._C._cuda_beginAllocateCurrentThreadToPool`, `_cuda_endAllocateToPool`, `_cuda_releasePool`,
-`_cuda_memorySnapshot` and `_cuda_clearCublasWorkspaces`, which builds without CUDA lack.
+`_cuda_memorySnapshot` and `_cuda_clearCublasWorkspaces`, which are missing in builds without CUDA.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def view_of_memory(
 ) -> torch.Tensor:
     """Return a view of the memory of a strided tensor, with another dtype and layout; it shares the version counter of `base`.
 
-    `offset` is the number of bytes from the first element of `base` to that of the view, and may be negative.
+    `offset` is the number of bytes from the first element of `base` to the first element of the view, and may be negative.
     """
     plain = with_bits(base, is_conj=False, is_neg=False)
     begin = base.storage_offset() * base.itemsize + offset

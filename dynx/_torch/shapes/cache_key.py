@@ -51,7 +51,7 @@ class RawKey(NamedTuple):
 
 
 def watch_keys(note: Callable[[RawKey], None], report: hooks.OnError) -> Handle:
-    """Call `note` with each key of torch's FX graph or AOTAutograd cache until removed; exceptions in it go to `report`."""
+    """Call `note` with each key of torch's FX graph or AOTAutograd cache until the handle is removed; `report` gets errors."""
     require("cache_key", "key_details", "tensor_metadata", "cache_directory", "fake_tensor")
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After | None:

@@ -1,7 +1,7 @@
 """Make the identity of functions with a closure in torch's profile (PGO) the same in every process.
 
-Torch: `pgo.CodeId.make(code, closure)` of 2.13 and 2.15 hashes the code objects of the functions that a function closes over
-with `hash`, which differs from process to process. torch 2.11 leaves the closure out, so nothing is changed.
+Torch: `pgo.CodeId.make(code, closure)` of 2.13 and 2.15 calls `hash` on the code objects of the functions in the closure, with
+a result that differs from process to process. torch 2.11 leaves the closure out, so nothing is changed.
 """
 
 from __future__ import annotations

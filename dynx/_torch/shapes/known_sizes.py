@@ -33,7 +33,7 @@ class Begun(NamedTuple):
 
 
 class RawKnown(NamedTuple):
-    """A size or number that is dynamic in a PGO profile, with two values that it had; `run` names the run, or both runs."""
+    """A size or number that is dynamic in a PGO profile, and two values that it had, in one or two earlier runs (`run`)."""
 
     source: str
     dim: int | None
@@ -66,7 +66,7 @@ def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
 def other_closure(tx: Any) -> str | None:
     """Return the name of a PGO profile that is not used for the traced function because the hash of its closure differs.
 
-    Return None if no profile has dynamic sizes for this function, or if one has them for its present closure.
+    Return None if no profile has dynamic sizes for this function, or if a profile has the function with its present closure.
     """
     key = key_of(tx) if (profiles := _profiles()) and hashes_closures() else None
     if key is None or key.closure is None or any(key in one.sizes for one in profiles):

@@ -1,4 +1,4 @@
-"""Choose, for each trace of a function, which sizes and numbers are dynamic, instead of what torch has learned so far.
+"""Choose which sizes and numbers are dynamic in each trace of a function, overriding what torch has learned from earlier calls.
 
 Torch: `OutputGraph.root_tx` and `local_scope`; `pgo.update_automatic_dynamic(tx, name, entry)`, which returns what torch has
 learned about one source: `VariableBuilder` then decides whether its sizes are dynamic.
@@ -65,7 +65,7 @@ def _by_source(graph: Graph | None) -> _Sizes:
 
 
 def _with_sizes(known: Any, entry: Any, sizes: list[GraphSize]) -> Any:
-    """Return a copy of torch's record of a source (`known`) with the chosen `sizes`, or `known` if these do not fit `entry`."""
+    """Return a copy of torch's record `known` with the chosen `sizes`; `known` itself if the values in `entry` do not fit."""
     from torch._dynamo import pgo
 
     chosen = copy.copy(known)

@@ -80,7 +80,7 @@ class EffectLog:
         self.tracked[id(variable)] = self._by_id[id(variable)] = self._by_id[id(tracked.container)] = tracked
 
     def mutate(self, variable: Any, name: str | None) -> None:
-        """Record a mutation noted by Dynamo, of the attribute `name` or (None) of the contents, with the line being traced.
+        """Record a mutation that Dynamo noted, and the traced line; `name` is the mutated attribute, or None for the contents.
 
         Mutations of containers that the traced code creates are no side effects, and are left out.
         """

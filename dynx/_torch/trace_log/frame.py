@@ -82,7 +82,7 @@ class RecordedFrame:
     def _callee(self, last: Any) -> Any:
         """Return the variable that the instruction `last` calls, read from the stack before the call; None if it is no call.
 
-        The two entries below the arguments are NULL and the function, or the function and the object of a method; in Python
+        The two stack entries below the arguments are NULL and the function, or a method's function and its object; in Python
         3.13 and later, the function and NULL.
         """
         if last.opname == "CALL":
@@ -205,7 +205,7 @@ class RecordedFrame:
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Render texts of locals of this level or higher again; call it only if none was assigned since the last row."""
+        """Render texts of locals at `level` or higher again; call it only if no local was assigned since the last row."""
         if level != OPEN:  # an instruction that only read values has assigned no closure variable
             for name in self._cells:
                 self._read_local(tx, name, tx.symbolic_locals[name])

@@ -38,7 +38,7 @@ class RawNode:
     node: Callable[[], Any]  # a weak reference
 
     def is_in_final_graph(self) -> bool:
-        """Return False if Dynamo has removed the node from its graph, else True, also if the node was freed; update `name`."""
+        """Update `name`, and return whether Dynamo has kept the node in its graph; also return True if the node was freed."""
         if (node := self.node()) is None:
             return True
         self.name = str(node.name)

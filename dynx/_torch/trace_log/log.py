@@ -56,9 +56,9 @@ class Recorder:
         self.under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
-        """Return the number of a symbolic frame's latest row in the trail; if none, add one for its current instruction.
+        """Return the number of a symbolic frame's latest row in the trail; if the frame has no row, add one.
 
-        The current instruction is a call that Dynamo inlines; with `calls=False`, the row is for the next instruction instead.
+        The added row is for the call that Dynamo inlines in this frame, or with `calls=False` for the next instruction.
         """
         if tx is None:
             return NOTHING

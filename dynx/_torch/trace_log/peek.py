@@ -1,6 +1,6 @@
 """Evaluate a debugger's expressions on symbolic variables, as far as their Python values are known at compile time.
 
-Reading a dynamic size through torch adds a guard; these functions read the size in this call without one.
+Reading a dynamic size through torch adds a guard; these functions read its value in the call being compiled without a guard.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Unknown:
 
 
 class TensorFacts(Unknown):
-    """The metadata of a tensor that is being traced, with its sizes in this call; reading its data raises NotConstant."""
+    """The metadata of a traced tensor, with its sizes in the call being compiled; reading its data raises NotConstant."""
 
     _hint = ", only dtype, shape, device and requires_grad"
 
@@ -72,11 +72,11 @@ class TensorFacts(Unknown):
         return self.ndim
 
     def size(self, dim: int | None = None) -> Any:
-        """Return the tensor's sizes in this call, or the size of one dimension."""
+        """Return the tensor's sizes in the call being compiled, or the size of one dimension."""
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> int:
-        """Return the tensor's number of elements in this call."""
+        """Return the tensor's number of elements in the call being compiled."""
         return prod(self.shape)
 
     def __len__(self) -> int:
@@ -201,7 +201,7 @@ def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
 
 
 def _number(number: Any) -> Any:
-    """Return the value of a symbolic number in this call. It is read from `SymNode._hint`: `SymNode.hint` may compute it."""
+    """Return a number's value in the call being compiled. It is read from `SymNode._hint`: `hint` may compute a hint."""
     node = getattr(number, "node", None)
     if node is None:
         return number

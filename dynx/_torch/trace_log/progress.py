@@ -58,7 +58,7 @@ class AttemptProgress:
     def is_unchanged_by_reading(self, tx: Any) -> bool:
         """Return whether there is nothing new to record: no new node or guard, and no exception.
 
-        Faster than `update`, but call it only after an instruction that read values: they do not change the current graph.
+        Faster than `update`, but call it only after an instruction that read values, as it does not detect a change of graph.
         """
         return (
             self._graph._len == self._nodes

@@ -17,7 +17,7 @@ from dynx._torch.tracing import translator
 
 
 class StepHook(Handle):
-    """A handle that replaces Dynamo's `step` by `make(original)`; after `remove()`, that function must only call `original`."""
+    """A handle that replaces Dynamo's `step` by `make(original)`; after `remove()`, the new step must only call `original`."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self._handles = hooks.wrap(hook_point("step"), make, passes_on=True), room_for_frames()
@@ -31,7 +31,7 @@ class StepHook(Handle):
 def room_for_frames() -> hooks.Wrapping:
     """Reserve memory for Python's frames (see `large_frame`) in each tracing attempt, until the handle is removed.
 
-    It speeds up a trace with dynx's hooks, which add Python frames. It saves more time than such a hook costs.
+    dynx's hooks add Python frames to a trace. The reserved memory saves more time than such a hook costs.
     """
     return hooks.wrap(
         hook_point("attempt"), lambda original: lambda *args, **kwargs: call_in_large_frame(original, args, kwargs)
@@ -103,7 +103,7 @@ def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException
 
 
 def is_new(error: BaseException, watcher: Any) -> bool:
-    """Return whether `watcher` had neither this error nor the error that it wraps, and record that it has this error now."""
+    """Return whether `watcher` has seen neither `error` nor the error that `error` wraps; mark `error` as seen by `watcher`."""
     if watcher in _watchers_of(error):
         return False
     _watchers_of(error).append(watcher)

@@ -51,7 +51,7 @@ def is_symbolic(value: object) -> bool:
 
 
 def pinned(number: Any) -> int | float | bool:
-    """Specialize a symbolic number: guard on its value in this call and return it. For an unbacked number torch raises."""
+    """Return a symbolic number's value in the call being compiled, and guard on the value; torch raises if it is unbacked."""
     if isinstance(number, torch.SymBool):
         return bool(number)
     return int(number) if isinstance(number, torch.SymInt) else float(number)

@@ -37,7 +37,7 @@ def traced_code(tx: Any) -> Code:
 
 
 def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
-    """Translate instruction indices of the original code to those of the traced code, which may be a resume function's.
+    """Translate instruction indices of the original code to indices of `code`, which may be the code of a resume function.
 
     A resume function is a prologue and the whole original function. The prologue jumps to the instruction where execution
     continues. Earlier instructions are never reached, so their indices are omitted. Torch aligns both codes from their ends

@@ -259,7 +259,7 @@ def short_names(text: str, shape_env: Any) -> str:
 
 
 def _show_symbol(number: Any) -> str:
-    """Return the text of a symbolic number, with its value in this call if it is backed: `s77=8`, `2*s77=16`, `u0`.
+    """Return the text of a symbolic number, with its value in the call being compiled if backed: `s77=8`, `2*s77=16`, `u0`.
 
     Torch: `SymNode.expr` and `_hint`; the property `hint` may compute a hint, while reading `_hint` does not.
     """

@@ -31,7 +31,7 @@ def is_condition(value: object) -> bool:
 
 
 def holds_now(condition: Any) -> bool | None:
-    """Return the value of a symbolic condition in this call, without adding a guard; None if it is known only at run time.
+    """Return whether a symbolic condition holds in the call being compiled; None if known only at run time. Adds no guard.
 
     Backed symbols have the value of their hint.
     """
@@ -70,7 +70,7 @@ def text_of(value: Any) -> str | None:
 
 
 def values_now(number: Any) -> dict[str, Any]:
-    """Return the values that the backed symbols of a symbolic number have in this call, by symbol name."""
+    """Return the values of a symbolic number's backed symbols in the call being compiled, by symbol name."""
     if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return {}
     hints = number.node.shape_env.backed_var_to_val
@@ -136,7 +136,7 @@ def _assume(shape_env: Any, expression: Any) -> None:
 
 
 def _assume_remainder(shape_env: Any, expression: Any) -> None:
-    """Assume a condition that contains the remainder function `PythonMod` a second time, with `Mod` in its place.
+    """If a condition contains the remainder function `PythonMod`, also assume the condition with `Mod` in place of it.
 
     Torch: a remainder is a `Mod` if both operands are known to be nonnegative, else a `PythonMod`; torch does not derive a
     fact about one from a fact about the other.

@@ -96,7 +96,7 @@ def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
     """Register a function to call when the current tracing attempt ends, successfully or not.
 
     Torch: `OutputGraph.add_cleanup_hook`. Torch runs these hooks when the attempt ends (`convert_frame.trace_frame`), but also
-    right before it calls the backend, which may fail. In that case `call` is not run, but registered again.
+    right before it calls the backend, which may fail. At that point `call` is not run, but registered again.
     """
     output = tx.output
 

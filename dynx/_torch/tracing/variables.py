@@ -126,7 +126,7 @@ def container_of(variable: Any) -> Any:
     """Return the variable that holds the items of a container: for a subclass of a built-in container, the variable inside it.
 
     Torch: `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` of a `UserDefinedObjectVariable` in 2.11, `_base_vt` in 2.13; in
-    2.15 the variable inherits from that of the built-in container.
+    2.15 the variable's class inherits from the variable class of the built-in container.
     """
     for name in ("_base_vt", "_list_vt", "_dict_vt", "_set_vt", "_tuple_vt"):
         inner = stored(variable, name)

@@ -63,7 +63,7 @@ def _cut(text: str, max_length: int | None) -> str:
 
 
 def _location(line: GuardLine, code: CodeType) -> Location | None:
-    """Return the line named in a guard's text; its path, shortened by torch, is completed by `code` or the loaded modules."""
+    """Return the line named in a guard's text, with the full path of its file, taken from `code` or from the loaded modules."""
     file: str | None = code.co_filename
     if not code.co_filename.endswith(line.file):
         file = _loaded_file(line.file, len(sys.modules))
@@ -75,7 +75,7 @@ def _location(line: GuardLine, code: CodeType) -> Location | None:
 
 @cache
 def _loaded_file(ending: str, modules: int) -> str | None:
-    """Return the file of the only loaded module whose path ends with `ending`, or None.
+    """Return the only file of a loaded module whose path ends with `ending`; None if no file or several files match.
 
     `modules`, the number of loaded modules, is only a cache key: a later import causes a new search.
     """

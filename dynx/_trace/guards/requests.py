@@ -26,7 +26,7 @@ def short_source(source: str) -> str:
 
 
 def tensor_source(source: str) -> str:
-    """Return the source of a tensor, given that of its size or stride: `x` for `x.size()[0]`; other sources unchanged."""
+    """Return the source of the tensor whose size or stride `source` names: `x` for `x.size()[0]`; else `source` unchanged."""
     return _DIMENSION.sub("", source)
 
 
@@ -42,15 +42,15 @@ class Requests:
         self._added: list[tuple[Any, StackParts]] = []  # Dynamo's `Guard`s, each with the user stack that requested it
 
     def add(self, guard: Any) -> None:
-        """Add the user stack at the line being traced to those of `guard`."""
+        """Record the user stack of the line that Dynamo is tracing as a stack that requested `guard`."""
         if (stack := stack_parts()) is not None:
             self._added.append((guard, stack))
 
     def by_name(self) -> dict[str, list[StackParts]]:
-        """Return the stacks by the name (string) of the guarded source, so that no source object of torch is kept alive.
+        """Return a dict from guarded sources to the requesting stacks; the keys are strings, to keep no source object alive.
 
-        Of successive stacks at the same line of the same call, only the first is returned. A guard on the presence of an
-        attribute counts for the source with the attribute too, because torch's message does not name the attribute.
+        Of successive stacks at the same line of the same call, only the first is returned. A stack that requested a guard on
+        the presence of attribute `a` of `x` is listed under `x` and `x.a`, because torch's message names only `x`.
         """
         result: dict[str, list[StackParts]] = {}
         names: dict[int, str] = {}  # by id() of the source

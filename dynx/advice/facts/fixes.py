@@ -49,7 +49,7 @@ def mark_of(cause: Cause) -> Mark | None:
 
 
 def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
-    """Yield fixes that mark as dynamic the changed size, `own`, and the sizes that change with it."""
+    """Yield fixes that mark the changed size (`own`) and the other changing sizes of the function as dynamic."""
     together = (own, *cause.together)
     more = tuple(dict.fromkeys((*together, *cause.varying)))
     if len(more) == 1:
@@ -79,7 +79,7 @@ def first_call(cause: Cause) -> Iterator[Fix]:
     """Yield two fixes: run the first call of every compiled function eagerly, or only the first call of this function.
 
     Omit the second fix unless the user's code makes the first call. Yield nothing if the function recompiled more than once:
-    then more than the first call differs.
+    then calls other than the first differ too.
     """
     if len(cause.recompiles) != 1:  # more than the first call differs
         return

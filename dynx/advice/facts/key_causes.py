@@ -197,7 +197,7 @@ class _KeyPair:
         return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
 
     def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield each property, such as dtype, in which an input differs, with both values; skip what follows from another."""
+        """Yield each differing property of an input, such as dtype, with both values; omit those that follow from another."""
         if "=" not in before or "=" not in after:
             if before != self._in_first_names(after):
                 yield "", (_tensor(before), _tensor(after))

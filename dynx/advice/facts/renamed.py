@@ -13,8 +13,8 @@ from dynx.records.run_records import RunRecords
 def renamed(run: RunRecords, rule: str) -> Iterator[Finding]:
     """Yield a finding for each function with a graph that was compiled again only because its symbols have other names.
 
-    `rule` selects the graphs: DX406 if only one of two has names of `dynx.symbols.install`, else DX403. The seconds of a
-    finding are the time of the backend. Yield nothing if the run was recorded without `watch(detail="full")`.
+    `rule` selects the graphs: DX406 if `dynx.symbols.install` named the symbols of only one of the two graphs, else DX403.
+    A finding's seconds are the time of the backend. Yield nothing if the run was recorded without `watch(detail="full")`.
     """
     missed = {(event.generation, event.id) for event in run.caches if event.result == "miss" and event.cache == "aot_autograd"}
     seconds = {compile.key: compile.phases.get("backend", 0.0) for compile in run.compiles}
@@ -35,7 +35,7 @@ def renamed(run: RunRecords, rule: str) -> Iterator[Finding]:
 
 
 def _names_of(key: CacheKey, earlier: list[CacheKey], values: Mapping[str, Mapping[str, str]]) -> tuple[CacheCause, ...]:
-    """Return a cause for each renamed symbol if a graph of `earlier` differs in nothing else; `values`: settings by digest."""
+    """Return a cause for each renamed symbol if a key of `earlier` differs in nothing else; `values` has settings by digest."""
     for other in reversed(earlier):
         if other.location == key.location and other.digest != key.digest:
             causes = tuple(causes_of(other, key, values.get(other.settings), values.get(key.settings)))

@@ -75,8 +75,8 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
 def inside_libraries(causes: Sequence[Cause], breaks: Sequence[GraphBreak]) -> list[Cause]:
     """Return the causes that are reported with a graph break in a library, instead of on their own (see `break_around`).
 
-    A cause for which dynx has advice to users of the library is not returned. Nor are changing sizes, which come from the
-    program, unless they are reported anyway: for a function that the user's code calls.
+    Causes for which dynx has advice to users of the library are omitted. Changing sizes, which come from the program, are
+    returned only if a changing size is also reported for a function that the user's code calls.
     """
     of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}
     called = (cause for cause in causes if id(cause) in of_sizes)

@@ -84,7 +84,7 @@ def _grad_change(reason: Reason) -> str:
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Return lines of text on a cause: the failed guard of each recompile, and those of up to two further cache entries."""
+    """Return lines of text on a cause: for each recompile, the failed guards of up to three cache entries."""
     lines: list[str] = [f"guarded by: {cause.first.code}"] if cause.first.code else []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons

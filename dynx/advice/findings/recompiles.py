@@ -69,13 +69,13 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
 def main_cause(causes: Sequence[Cause]) -> Cause:
     """Return the cause that decides the line and the advice of a finding for several causes.
 
-    Preferably, its line assigns the changed value, its function is no resume function, and its line is in the user's code.
+    Prefer, in this order: the line assigns the changed value; the function is no resume function; the line is in user code.
     """
     return min(causes, key=lambda cause: (not _assigns(cause), cause.after is not None, _location(cause).library is not None))
 
 
 def advice_on(cause: Cause) -> Advice:
-    """Return the advice for a cause: that of `facts/libraries.py` if it has advice on the value, else that of the rule."""
+    """Return the advice for a cause, from `facts/libraries.py` if it has advice on the changed value, else from the rule."""
     return libraries.advice_on_value(cause.first) or cause.rule.advice(cause)
 
 
@@ -163,7 +163,7 @@ def _branch(reason: Reason) -> str:
 
 
 def _with_partners(advice: str, cause: Cause) -> str:
-    """Return the advice; if it marks a size, add the other sizes that change: marking one of several equal sizes may raise."""
+    """If `advice` marks a size, add the other changing sizes: torch may raise if only one of several equal sizes is marked."""
     match = SIZE.match(cause.first.source)
     if match is None or not advice.startswith("mark_dynamic"):
         return advice

@@ -1,4 +1,4 @@
-"""All advice rules: the `RULE` of each module in the folders below whose name begins with "dx", such as `dx203_branch`."""
+"""All advice rules: the `RULE` of each module in a subfolder, if the module's name begins with "dx", such as `dx203_branch`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rule_of_break(graph_break: GraphBreak) -> BreakRule | PlaceRule | None:
 
 
 def rule_by_reason(graph_break: GraphBreak) -> BreakRule | None:
-    """Return the rule about why the graph breaks, even if a rule about where it breaks has a higher priority, or None."""
+    """Return the rule about why the graph breaks, or None; ignore rules about where it breaks, even of higher priority."""
     return next((rule for rule in _BREAK_RULES if rule.applies(graph_break)), None)
 
 

@@ -45,7 +45,7 @@ def add_to(parser: Parser, *, before: int = 0) -> None:
 def prepare(
     target: str | None, rest: Sequence[str], *, option: str = "", usage: str = ""
 ) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    """Set `sys.argv` for a program; return a function that loads its code object, and its empty `__main__` module.
+    """Set `sys.argv` for a program; return two things: a function that loads its code, and an empty `__main__` module for it.
 
     `target` is a script, a module, code, or `-` for standard input; None if the command line has none. `rest` are its
     arguments; `option` is `-m`, `-c` or empty. Raises UsageError if the program is missing; the error may suggest `usage`.
@@ -124,7 +124,7 @@ def _compiled_code(loader: Any) -> types.CodeType:
 
 
 def _folder_of(target: str) -> str:
-    """Return the folder that Python adds to `sys.path` for a script: that of the file behind symbolic links."""
+    """Return the folder that Python adds to `sys.path` for a script; symbolic links to the script are followed."""
     path = os.path.abspath(target)
     with contextlib.suppress(OSError):
         link = os.readlink(path)

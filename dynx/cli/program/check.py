@@ -33,7 +33,7 @@ def add_to(commands: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "target", metavar="target", help=f"a function or module, as {target.FORMS}; the file is imported, not run as a program"
+        "target", metavar="target", help=f"a function or nn.Module: {target.FORMS}; the file is imported, not run as a program"
     )
     parser.add_argument(
         "--inputs",

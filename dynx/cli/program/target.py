@@ -63,7 +63,7 @@ def attribute(module: ModuleType, path: str, name: str) -> Any:
         try:
             value = getattr(value, part)
         except AttributeError:
-            raise UsageError(f"{name} has no {path}\n  name a function or a module in it, as {FORMS}") from None
+            raise UsageError(f"{name} has no {path}\n  name a function or nn.Module in it, as {FORMS}") from None
     return value
 
 
@@ -107,7 +107,7 @@ def _origin(name: str) -> str:
 
 
 def _imported_as(name: str, path: Path) -> ModuleType:
-    """Import a file as module `name`: its own name is that of another module (`random.py`) or no identifier (`3.py`)."""
+    """Import a file as module `name`, because its own name belongs to a module (`random.py`) or is no identifier (`3.py`)."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -34,7 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run]:
     """Return a function that tries the fixes of a run's findings in further runs, and returns the run with their results.
 
-    Given a path, it also saves that run. Raises UsageError for a program that cannot run again, such as standard input.
+    If a path is passed, the function saves the new run there. Raises UsageError if the program cannot run again (stdin).
     """
     program = program_of(arguments, "dynx run --try")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(run: Run, path: Path | None, *, full: bool, top: int | None = None) -> RenderableType:
-    """Render the report of a run, and one line for each child process of its program.
+    """Render the report of a run and, if `path` (the run file) is given, one line for each child process of its program.
 
     For a launcher that compiles nothing, such as torchrun, render only these lines unless `full`. `top` limits the findings.
     """

@@ -259,7 +259,7 @@ def _not_a_number(of: Number, operand: Any) -> NotConstant:
 
 
 def _require_same_kind(of: Number, operands: tuple[Any, ...], symbol: str) -> None:
-    """Raise NotConstant if an operand is a SymBool and `symbol` needs numbers: torch would guard on it to convert it."""
+    """Raise NotConstant if an operand is a SymBool and `symbol` needs numbers: torch would guard on the SymBool."""
     conditions = [isinstance(plain(operand), (bool, torch.SymBool)) for operand in operands]
     if symbol in ("&", "|") and (all(conditions) or not any(conditions)):
         return

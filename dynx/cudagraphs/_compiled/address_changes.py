@@ -17,7 +17,7 @@ _OFTEN = 3  # changes of address, after which an input is copied in every call
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """Data on results and saved tensors that the forward, backward and inference graphs of one compilation share."""
+    """Data that all graphs of one compilation share: which results and saved tensors are in the memory of recordings."""
 
     saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors whose memory is not in a recording
     addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings

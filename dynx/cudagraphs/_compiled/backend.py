@@ -122,9 +122,9 @@ class _Compilation:
     bypasses: list[Bypass] = field(default_factory=list)
 
     def capture_for(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Capture:
-        """Analyze a graph before it is compiled; return a function from a `Compiler` to the callable that replaces the graph.
+        """Analyze a graph before it is compiled; return a function that takes a `Compiler` and returns what replaces the graph.
 
-        This is a runner that captures and replays the compiled graph; or, if it cannot be captured, the compiled graph itself.
+        The replacement is a runner that captures and replays the compiled graph, or that graph itself if it cannot be captured.
         """
         plan = self._plan(part, gm)
         if self.runtime is None:

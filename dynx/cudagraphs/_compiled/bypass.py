@@ -22,8 +22,8 @@ class Bypass:
     """A runner that is called without AOTAutograd's wrappers, once a call has shown that they change nothing.
 
     The wrappers change nothing if they pass the caller's argument objects on to the graph and return the graph's result
-    objects, and if the graph mutates nothing. They also disable autograd and autocast; a call without them needs neither,
-    since they are skipped only while grad mode is off, and a replay does not depend on autocast.
+    objects, and if the graph mutates nothing. They also disable autograd and autocast. This is not needed in a call that
+    skips them: they are skipped only while grad mode is off, and a replay does not depend on autocast.
     """
 
     def __init__(self, runner: Runner) -> None:

@@ -27,8 +27,8 @@ from dynx.records.cudagraphs import GraphPlan
 class Runner:
     """A compiled graph that runs uncaptured in its first call, and is then captured and replayed.
 
-    Another recording is made if a call has other scalars, generators, addresses of static inputs (parameters and buffers) or
-    of managed inputs (tensors in the memory of another recording), or layouts, unless these follow from the scalars.
+    A call gets another recording if it has new scalars, generators, addresses of static inputs (parameters and buffers) or of
+    managed inputs (tensors in the memory of another recording), or new layouts that do not follow from the scalars.
 
     `call` is the compiled graph, as a function that takes its arguments in a list, and empties the list. With `has_own_pools`,
     each recording gets its own memory pool, since its results are read after other replays.
@@ -144,7 +144,7 @@ class Runner:
         return with_changed_inputs(self.plan, outside, has_known_layout=False) if outside else self.plan
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
-        """Call the graph; return None for outputs that are unused inputs: each replay returns the inputs of its own call."""
+        """Call the graph; return None for outputs that are `untouched` inputs: a replay returns the inputs of its own call."""
         outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None

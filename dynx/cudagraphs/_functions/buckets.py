@@ -25,8 +25,8 @@ Sizes = Mapping[int, int]  # one size by dimension
 class Bucketed:
     """A recorded function whose arguments are padded with zeros to the next bucket size, and whose results are narrowed back.
 
-    The size of a dimension is that of the first tensor argument that has the dimension. Other arguments of this size are
-    padded too, and results of the padded size are narrowed. A call runs uncaptured if a size is above the largest
+    The size of a dimension is read from the first tensor argument that has the dimension. All arguments of this size in the
+    dimension are padded, and results of the padded size are narrowed. A call runs uncaptured if a size is above the largest
     bucket, or if it needs padding and the function mutates arguments. Without examples, the first call that needs padding also
     runs uncaptured, to show whether the function mutates arguments.
     """

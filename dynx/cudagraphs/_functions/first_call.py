@@ -175,6 +175,6 @@ class Mutations(NamedTuple):
 
 
 def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
-    """Return whether an argument is in memory that the function mutates, or two share memory and it mutates arguments."""
+    """Return whether an argument is in memory that the function mutates, or two arguments share memory and any is mutated."""
     storages = storages_of(tensors)
     return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

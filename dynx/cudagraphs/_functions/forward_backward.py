@@ -150,7 +150,7 @@ class ForwardBackward:
         return [*self._accumulate(self._backward, inputs), None]
 
     def _replay_for_arguments(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the backward pass and return the arguments' gradients; restore parameters' gradients that it overwrote."""
+        """Replay the backward pass and return the gradients of arguments; leave the gradients of parameters unchanged."""
         written = [gradient for gradient in backward.kept_outputs if gradient is not None]
         before = [gradient.clone() for gradient in written]
         outputs = backward.run(inputs)

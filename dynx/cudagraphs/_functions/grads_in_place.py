@@ -29,7 +29,7 @@ _are_at = address_check()
 
 
 class GradsInPlace:
-    """A compiled graph whose replayed backward pass sets `.grad` of the parameters, or adds to it, instead of autograd.
+    """A compiled graph whose replayed backward pass, instead of autograd, sets `.grad` of the parameters or adds to it.
 
     The arguments at the indices `static` are parameters and buffers, which replays read at their addresses; the graph is
     recorded as a function of its other arguments. `names` has a name for each argument, for messages.
@@ -76,7 +76,7 @@ class GradsInPlace:
         return gradients
 
     def _with_buffers(self, results: Any) -> Any:
-        """Return the results, with this call's buffers for those that the graph returned: the model may assign the results."""
+        """Return the results, with each buffer replaced by the buffer passed to this call, since the model may assign it."""
         return type(results)(
             self.static_args[self._returned_buffers[index]] if index in self._returned_buffers else result
             for index, result in enumerate(results)

@@ -43,9 +43,9 @@ def check_arguments(
 
 
 def outer_leaves_check(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> Callable[[], None]:
-    """Return a function to call after the backward pass, when the autograd graph of the loss was freed.
+    """Return a function to call after the backward pass, when the autograd graph of the loss has been freed.
 
-    If a leaf tensor of that graph is alive and is not among `params`, it restores the tensor's `.grad` and raises UsageError.
+    The function raises UsageError if a leaf tensor of that graph is alive and not among `params`, after restoring its `.grad`.
     Such a tensor is the user's: each replay would add to the `.grad` that the capture created, not to its present `.grad`.
     """
     leaves = [(ref(leaf), leaf.grad) for leaf in unknown_leaves([loss], params)]

@@ -13,10 +13,10 @@ from dynx.cudagraphs._runtime.interface import Run
 
 
 class PairVerification:
-    """A comparison of the first replays of a pair of recordings with uncaptured runs.
+    """A comparison of the first `times` replays of a pair of recordings (forward, then backward pass) with uncaptured runs.
 
     `new_tape` returns an AutogradTape that runs the function uncaptured. `memory` returns tensors that compiled or custom
-    kernels may write to. `what` names the function. `times` forward passes are compared, and the backward pass after each.
+    kernels may write to: they are restored after an uncaptured run, and compared. `what` names the function in messages.
     """
 
     def __init__(self, new_tape: Callable[[], AutogradTape], memory: Memory, what: str, times: int) -> None:

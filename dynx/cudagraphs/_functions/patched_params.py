@@ -91,7 +91,7 @@ class PatchedParams:
         return self._fallback
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with its parameters and buffers replaced by the first arguments, passing it the other arguments."""
+        """Call the function with the first arguments as its parameters and buffers, and the remaining ones as its arguments."""
         tensors, rest = args[: len(self._tensors)], args[len(self._tensors) :]
         pairs = zip(self._tensors, tensors, strict=True)
         replacements = {param: _like_param(param, tensor) for param, tensor in pairs if param is not tensor}

@@ -21,7 +21,7 @@ class RawGraph:
     _captured: CapturedGraph
 
     def raw_cuda_graph(self) -> int:
-        """Return the graph as a cudaGraph_t, like `torch.cuda.CUDAGraph.raw_cuda_graph`; valid as long as the recording.
+        """Return the graph as a cudaGraph_t, like `torch.cuda.CUDAGraph.raw_cuda_graph`; valid while the recording exists.
 
         Raises UsageError for a graph of the emulator.
         """
@@ -30,7 +30,7 @@ class RawGraph:
     def instantiate(self) -> None:
         """Instantiate the graph again after you modified it, as `torch.cuda.CUDAGraph.instantiate` does; waits for the device.
 
-        Replays still set the pointers to inputs and results, in memcpy nodes or kernels, as they did before.
+        As before, each replay sets the pointers to inputs and results in memcpy nodes or kernels.
         """
         self._captured.instantiate()
 

@@ -80,7 +80,7 @@ class RecordingPolicy:
         mutable: Returns tensors that the function may mutate, apart from its arguments.
         kept_outputs: Returns tensors, such as gradients, that a recording writes and keeps in addition to its results.
         memory: Returns tensors that a call may write to, apart from its arguments, so that `Config(verify=n)` restores them
-            after uncaptured runs; None if they are those of `mutable`.
+            after uncaptured runs; None: the tensors that `mutable` returns.
         is_part_of_state: Returns whether an argument, such as a module, is accepted although it may change: each call compares
             its state, or the user has promised that it stays unchanged.
         original: The object that `copy.deepcopy` and pickle copy in place of the recorded function; None: the function itself.
@@ -103,7 +103,7 @@ class RecordingPolicy:
 
 
 class RecordedFunction:
-    """A function that runs uncaptured once for each layout of arguments and state of what it uses, and then is replayed."""
+    """A function whose first call with each argument layout and state runs uncaptured; later calls capture and replay it."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class RecordedFunction:
         return self._function if self._policy.original is None else self._policy.original
 
     def _find_or_record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Replay a recording other than the latest if it fits, capture a new one, or run the function uncaptured.
+        """If the latest recording does not fit, replay another that does, capture a new one, or run the function uncaptured.
 
         The first call with certain layouts of arguments and state runs uncaptured, as do all calls of a function that cannot
         be captured. Returns the result of the function.
@@ -242,7 +242,7 @@ class RecordedFunction:
                     break
 
     def _move(self, key: Key) -> Key:
-        """Compute the key of the present state, and store the first call and recordings of `key` under it; return the new key.
+        """Compute the key of the present state, move the first call and recordings of `key` to this new key, and return it.
 
         The capture may have shown that more values have to be checked: the new key contains them.
         """
@@ -376,7 +376,7 @@ class RecordedFunction:
         """Compare the next replays with uncaptured runs; if these would advance an iterator of the user, warn instead."""
         if what := advanced_by(self._function, is_checked=self._is_checked):
             why = f"it uses a {what}, which an uncaptured run would advance and nothing restores"
-            notify(f"{self.name} is not verified: {why}\n  pass what it takes as an argument: a replay takes none")
+            notify(f"{self.name} is not verified: {why}\n  pass its values as arguments: a replay would not take new values")
             return
         recording.verify(call, self._policy.memory or self._policy.mutable, self.name, self._config.verify)
 
@@ -395,7 +395,7 @@ class RecordedFunction:
             self.warn_once(f"{self.name} runs uncaptured: {why}\n  create it once, and pass the same object to each call")
 
     def _warn_if_rarely_repeated(self, key: Key) -> None:
-        """Warn if calls have so many different states or arguments that few calls can be recorded; `key` is of this call."""
+        """Warn if calls differ so often in state or arguments that few can be recorded; `key` is the key of this call."""
         same_arguments = [known for known in self._first_calls if known[0] == key[0]]
         count, recorded = len(same_arguments), len(self.recordings)
         if count - recorded >= min(_NEVER_REPEATED, 2 * self._config.max_recordings):

@@ -63,8 +63,8 @@ def latest_of(
 def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
     """Return `first`, changed so that calls whose arguments are results of the recording run uncaptured.
 
-    It is changed only if the function mutates arguments. If a result was not cloned and is passed to the next call, a replay
-    would write new results to its memory, and then copy the mutated argument over them.
+    `first` is changed only if the function mutates arguments. If an uncloned result is passed to the next call, a replay would
+    write new results to the memory of that argument, and then overwrite them when it copies the mutated argument back.
     """
     if first.mutations is None or not first.mutations.has_arguments:
         return first

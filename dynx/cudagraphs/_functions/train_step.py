@@ -65,11 +65,11 @@ def train_step(
 
     Args:
         fn: Returns the loss (a tensor of one element), or a tuple that begins with it. Called with the arguments of the step.
-        params: Parameters that are trained, as of `parameters()` or `named_parameters()`.
+        params: Parameters to train, such as `model.parameters()` or `model.named_parameters()`.
         *examples: Arguments as the step will get them; validated, not trained on.
         optimizer: Its `step` is captured. Without one, a call leaves the gradients in `.grad`, in the recording's memory.
         scaler: A `torch.amp.GradScaler`; needs an optimizer with `fused=True`.
-        clip_grad_norm: Norm that gradients are clipped to.
+        clip_grad_norm: Maximum norm to clip gradients to; None: no clipping.
         accumulate: Number of calls over which gradients accumulate; the last call steps the optimizer. The loss is not divided
             by this number. Parameters that no call uses get zeros as gradients, not None.
         unsafe_skip_checks: Check only the arguments in each call. The caller promises that everything else stays unchanged,
@@ -80,8 +80,8 @@ def train_step(
         A callable that returns what `fn` returns, detached; with `.recordings` and `.close()`.
 
     Raises:
-        UsageError: The step cannot be captured because of what the message names: DDP, FSDP, hooks on gradients or steps,
-            optimizers that read values, gradients of tensors that are not among `params`.
+        UsageError: The step cannot be captured; the message names the reason, such as DDP, FSDP, hooks on gradients or on
+            the optimizer's step, an optimizer that reads tensors on the CPU, or gradients of tensors that are not in `params`.
 
     Example:
         >>> import torch
@@ -143,7 +143,7 @@ class _Phase(NamedTuple):
 
 
 class _Accumulating:
-    """A training step that accumulates gradients over several calls: each runs the next of `parts`, the last the optimizer."""
+    """A training step of several calls that accumulate gradients: each runs one of `parts`; the last steps the optimizer."""
 
     def __init__(self, parts: Sequence[RecordedFunction], step: _Step, *, is_checked: bool) -> None:
         self._parts, self._step, self._is_checked = parts, step, is_checked

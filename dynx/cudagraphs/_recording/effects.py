@@ -14,7 +14,7 @@ from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in, bytes_of
 
 
 class Effects(NamedTuple):
-    """The results or error of a run; and the RNG states and the memory that it wrote to, as copies before and after the run."""
+    """The results or error of a run, with copies of the RNG states and of the written memory from before and after the run."""
 
     results: list[Any]
     written: Bytes
@@ -70,7 +70,7 @@ def text_of(error: Exception | None) -> str:
 
 
 def _difference(value: Any, actual: Any, varied: Any) -> str:
-    """Return how `actual` differs from `value`; "" if not. Elements that differ in `varied`, another such run, are ignored."""
+    """Return how `actual` differs from `value`; "" if not. Elements in which `varied` differs from `value` are ignored."""
     if not isinstance(value, torch.Tensor) or not isinstance(actual, torch.Tensor):
         is_same = type(value) is type(actual) and (value is actual or isinstance(value, torch.Tensor) or value == actual)
         return "" if is_same else f"{actual!r} instead of {value!r}"

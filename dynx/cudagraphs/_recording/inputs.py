@@ -121,8 +121,8 @@ def _stage(
 ) -> Stage:
     """Return a function that copies a call's inputs to the recording's buffers, in as few operations as possible.
 
-    If the graph mutates inputs, the returned function returns another one, which copies the mutated buffers back to the
-    inputs; it is called after the replay.
+    If the graph mutates inputs, the returned function itself returns a function, to be called after the replay, that copies
+    the mutated buffers back to the inputs.
     """
 
     def copy_none(args: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ import torch
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Return whether two RNG states, which may hold arrays of NumPy, are equal: whether their pickles are."""
+    """Return whether two RNG states are equal. Compare their pickles, since the states may contain NumPy arrays."""
     return pickle.dumps(state) == pickle.dumps(other)
 
 

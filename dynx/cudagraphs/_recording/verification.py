@@ -107,7 +107,7 @@ class Trial:
         """Compare a replay of the same call, made after this run. Raises ReplayDiffers if results, memory or RNG states differ.
 
         Only the first `count` results of the uncaptured run are compared, None for all. Returns whether to compare later
-        replays: False, with a DynxWarning, if the uncaptured run was out of memory, or a second one differs from it.
+        replays: False, with a DynxWarning, if the uncaptured run ran out of memory, or differs from a second uncaptured run.
         """
         first = self._first._replace(results=self._first.results[:count])
         if isinstance(first.error, torch.OutOfMemoryError):
@@ -170,7 +170,7 @@ def _on_trial() -> Iterator[None]:
 
 def _give_up(what: str, why: str, advice: str) -> bool:
     """Warn that a recording cannot be verified; return False."""
-    notify(f"{what} cannot be verified, and no later one is compared: {why}\n  {advice}")
+    notify(f"{what} cannot be verified, and no later replay is compared: {why}\n  {advice}")
     return False
 
 

@@ -108,7 +108,7 @@ def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None
 
 
 def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], offset: int) -> SetAddresses:
-    """Return a function that sets, for the next replays, the sources or targets (`offset`) of the memcpy nodes of `copies`."""
+    """Return a function that sets the address at `offset` (MEMCPY_SOURCE or MEMCPY_TARGET) in each memcpy node of `copies`."""
     found = find_copies(_memcpy_nodes(executable.graph.raw_cuda_graph()), copies) if copies else []
     setters = [_address_setter(executable, index, node, params, offset) for index, (node, params) in enumerate(found)]
     if len(setters) == 1:
@@ -122,7 +122,7 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], off
 
 
 def _address_setter(executable: ExecutableGraph, index: int, node: Any, params: Any, offset: int) -> SetAddresses:
-    """Return a function that takes tensors, and sets the source or target (`offset`) of a memcpy node to that at `index`."""
+    """Return a function that takes tensors, and sets the address at `offset` in a memcpy node to that of tensor `index`."""
     context = current_context()
     set_params = memcpy_setter(executable, node, params, context)
     cell = ctypes.c_uint64.from_address(int(params.getPtr()) + offset)

@@ -15,7 +15,7 @@ class RngStates:
 
     Attributes:
         final_index: Index of the state at the end of the capture.
-        last: The state at the end of the capture, or of the replay that these states belong to.
+        last: The state at the end of the capture or, for an object that was made for a replay, at the end of that replay.
     """
 
     def __init__(self, forward: RngStates | None) -> None:

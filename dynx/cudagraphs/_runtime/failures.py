@@ -24,7 +24,7 @@ from dynx.records import Location
 
 
 class Failure(NamedTuple):
-    """The text of a CaptureFailed, and the line in the user's code; `text_if_caught` is used if it caught torch's error."""
+    """The text of a CaptureFailed, and the user's line; `text_if_caught` is used if the captured function caught the error."""
 
     text: str
     location: Location | None

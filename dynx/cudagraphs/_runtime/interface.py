@@ -113,8 +113,8 @@ class Runtime(Protocol):
             pool: Memory pool of the graph; None for the pool that the runtime's graphs share.
             generators: Random number generators that the function draws from besides the default one. Each replay advances
                 their states.
-            forward: The captured forward pass, if `function` is its backward pass: activation checkpoints draw the same random
-                numbers again, in each replay those of the last replay of `forward`.
+            forward: The captured forward pass, if `function` is its backward pass: in each replay, activation checkpoints draw
+                the random numbers of the last replay of `forward` again.
 
         Raises:
             CaptureFailed: The function cannot be captured, or raises RuntimeError. Its other exceptions propagate.

@@ -30,11 +30,11 @@ class Bindings(Search):
         )
 
     def codes(self) -> list[CodeType]:
-        """Return the code objects that the functions have at present: a program can assign another one to `__code__`."""
+        """Return the present code objects of the searched functions: a program can assign another code object to `__code__`."""
         return list(map(_code, self.functions))
 
     def held(self) -> list[Any]:
-        """Return the values that the function reads: while the caller holds them, no other object gets the id of one."""
+        """Return the values that the function reads: while the caller holds them, no other object gets one of their ids."""
         return [
             value
             for edge in self.edges

@@ -27,7 +27,7 @@ _numbers = count()
 
 
 def reader_of_state(value: Any) -> Callable[[], Values] | None:
-    """Return a function that reads state outside of attributes, such as an iterator's position; None if it is not compared."""
+    """Return a function that reads state outside of attributes, such as an iterator's position; None to compare no state."""
     kind = type(value)
     if kind is _ENVIRONMENT or value is os.getenv:
         variables = os.environ._data  # type: ignore[attr-defined]  # as bytes: decoding all of them takes longer
@@ -80,7 +80,7 @@ def _reader_of_array(values: Any) -> Callable[[], Values] | None:
 
 
 def _position_of(generator: Any) -> str:
-    """Return as text where a generator waits, and its local variables: numbers and text by value, others by id."""
+    """Return the position and local variables of a Python generator, as text: numbers and text by value, others by id."""
     frame, inner = generator.gi_frame, generator.gi_yieldfrom
     if frame is None:
         return "it has ended"
@@ -90,7 +90,7 @@ def _position_of(generator: Any) -> str:
 
 
 def _position_of_iterator(iterator: Any) -> str:
-    """Return the state of a built-in iterator as text; if it cannot be read, another text in each call, to count as changed."""
+    """Return the state of a built-in iterator as text; if unreadable, a new text in each call, so that it counts as changed."""
     if isinstance(iterator, count):
         return repr(iterator)
     return str(iterator.__length_hint__() if hasattr(iterator, "__length_hint__") else next(_numbers))

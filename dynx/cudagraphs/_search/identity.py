@@ -55,7 +55,7 @@ def _is_same(value: Any, other: Any) -> bool:
 
 
 def tensors_in(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:
-    """Yield the tensors in a value: itself, and those in containers and in attributes of objects, but not of modules."""
+    """Yield `value` if it is a tensor, and tensors in its elements and attributes up to `depth` levels deep, not in modules."""
     kind = type(value)
     if issubclass(kind, torch.Tensor):
         yield value

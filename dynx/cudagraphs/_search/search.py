@@ -77,7 +77,7 @@ class Search:
         modules: The modules that were found, without submodules of these.
         edges: The references to values that the function reads, and the references that lead to these values or to modules.
             Attributes of modules are not among them.
-        absent: Names in the code that a dict or class lacks, by its id: pairs of the dict (of class attributes) and the names.
+        absent: By the id of a dict or class: the dict (or that of the class), and the names in the code that it lacks.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
         optimizers: The optimizers among these objects.
@@ -285,7 +285,7 @@ class Search:
             self._visit_class(kind, self.names - _MAKING)
 
     def _visit_class(self, kind: type, names_in_code: Set[str]) -> None:
-        """Search the attributes of a class and its bases in `names_in_code`, and special methods of users' classes."""
+        """Search attributes of a class and its bases if named in `names_in_code`; also special methods of users' classes."""
         if type(kind) is not type:
             self._follow_constant(kind, type(kind))
         if issubclass(kind, Enum):
@@ -324,7 +324,7 @@ class Search:
         self._visited |= visited
 
     def _is_followed(self, function: FunctionType) -> bool:
-        """Return whether to search a function: the user's, of the first function's module, or of an optimizer's library."""
+        """Return whether to search a function: one of the user, of the first function's file, or of an optimizer's library."""
         owner, library = owner_of_file(function.__code__.co_filename)
         is_same_file = owner not in ("torch", "dynx") and any(function.__globals__ is scope for scope in self._scopes)
         return is_same_file or owner == "user" or library in self._libraries
@@ -396,7 +396,7 @@ def _common(scope: Scope, names: Set[str]) -> list[str]:
 
 
 def _has_own_check(owner: Any) -> bool:
-    """Return whether `owner` is an nn.Module, its class, or a module of a library, whose attributes are not checked here."""
+    """Return whether `owner` is an nn.Module, an nn.Module class or a library's Python module: these are not checked here."""
     return is_of_library(owner) or is_module(owner) or (_is_class(owner) and issubclass(owner, nn.Module))
 
 

@@ -30,7 +30,7 @@ class Place(NamedTuple):
     Attributes:
         values: The dict of the object's attributes, or the container.
         text: How messages name an assigned element; "" for attributes, which messages call by their names.
-        keeps_objects: Whether tensors, and objects with tensors, that a capture assigns may stay: replays update their memory.
+        keeps_objects: Whether a capture may assign tensors, and objects with tensors, because replays update their memory.
         is_shared: Whether other threads may assign to `values` during the capture.
     """
 
@@ -69,7 +69,7 @@ class Assignments:
         self._names, self._read = set(names), _ReadMemory()
 
     def and_of(self, others: Iterable[Assignments]) -> Assignments:
-        """Add the snapshots in `others`, except of attributes and containers that this snapshot has; return this snapshot."""
+        """Add the snapshots in `others` to this one, except attributes and containers that it already has; return `self`."""
         known = {id(place.values) for place, _ in self._before}
         for other in others:
             self._before += [each for each in other._before if id(each[0].values) not in known]
@@ -78,7 +78,7 @@ class Assignments:
         return self
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Return the context manager in which to run the function: it records the addresses of the arguments of operators."""
+        """Return the context manager in which to run the function: it records the memory that operators read, for `settle`."""
         return self._read
 
     def settle(self) -> str:

@@ -1,4 +1,4 @@
-"""Compare in each call, before a replay, what the recording depends on: most of it in two calls of torch, to save time."""
+"""Check before each replay that what the recording depends on is unchanged, mostly with two fast functions of torch."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def predicate_of(parts: Sequence[Compared], device_type: str) -> Predicate:
 
 
 def _same(objects: Sequence[Any], functions: Sequence[Any], lists: Sequence[list[Any]], device_type: str) -> Predicate:
-    """Return a predicate that is true while classes, code, list elements, modes, and settings that calls read are the same."""
+    """Return a predicate that is true while classes, code, list elements, and torch's modes and settings are unchanged."""
     kinds, codes, elements = list(map(type, objects)), [each.__code__ for each in functions], list(map(list, lists))
     settings, modes = settings_of(device_type), list(map(id, modes_of_program()))
     count_function_modes, count_dispatch_modes = counts_of_modes()

@@ -92,7 +92,7 @@ def _watched(dicts: Dicts) -> Predicate:
 
 
 def _forget(flag: int, addresses: Sequence[int]) -> None:
-    """Remove a deleted flag, given by its id, from the flags that changes of the dicts at `addresses` clear."""
+    """Unregister a deleted flag, whose id is `flag`, from the dicts at `addresses`."""
     for address in addresses:
         flags = _flags.get(address, {})
         flags.pop(flag, None)

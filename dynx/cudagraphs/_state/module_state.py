@@ -56,7 +56,7 @@ class State(Protocol):
         return
 
     def end_capture(self) -> bool:
-        """Include the stored values in later checks, except those that the capture assigned; return whether there are any."""
+        """Check the stored values again from now on, except those that the capture assigned; return whether any are left."""
         return False
 
     def changed_by_call(self, before: Key) -> str:
@@ -122,9 +122,9 @@ class Used:
         return list({id(tensor): tensor for tensor in tensors}.values())
 
     def tensors_of_program(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return those of the tensors whose layouts are compared: all but parameters and statistics of torch's own layers.
+        """Return the tensors whose layouts must be compared: all except parameters and statistics of torch's own layers.
 
-        Torch's layers have many of these, and programs do not transpose them.
+        Torch's layers have many parameters, and programs do not transpose them. Tensors that the function names are included.
         """
         layers = [module for module in self.modules if type(module).__module__.startswith("torch.")]
         own = {id(param) for layer in layers for param in layer._parameters.values()}

@@ -153,7 +153,7 @@ def _settings(program: Program) -> Mapping[str, bool]:
 
 
 def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
-    """Return one graph break per line and reason: Dynamo reports one twice if it inlines a function and also compiles it."""
+    """Return one graph break per line and reason: Dynamo reports a break twice if it both inlines and compiles a function."""
     return {(one.location.own, one.reason): one for one in reversed([*breaks])}.values()
 
 
@@ -187,7 +187,7 @@ def _check_types(fn: Any, inputs: Any, state: Any, backend: Any) -> None:
     if isinstance(backend, str) and backend not in known:
         raise UsageError(f"there is no backend {backend!r}\n  valid choices: {', '.join(known)}")
     if backend is not None and not isinstance(backend, str) and not callable(backend):
-        raise UsageError(f"backend={backend!r} is no backend\n  pass a name or a function of a GraphModule and its inputs")
+        raise UsageError(f"backend={backend!r} is no backend\n  pass a name, or a function that takes a GraphModule and inputs")
 
 
 def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls: int) -> list[Call]:

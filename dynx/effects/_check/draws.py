@@ -36,7 +36,7 @@ class RecordDraws(TorchDispatchMode):
 
 
 class ReplayDraws(TorchDispatchMode):
-    """A dispatch mode in which random operators return the recorded results, converted to the dtype that the call asks for.
+    """A dispatch mode in which random operators return the recorded results, converted to the dtype that each would return.
 
     Raises:
         IndexError: More random operators run than were recorded.

@@ -47,7 +47,7 @@ class Tolerance(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """What is compared of the object at a path: its class and value, or the earlier path of the same object or memory."""
+    """What is compared for one path: the object's class and value, or the earlier path that has the same object or memory."""
 
     cls: str
     value: Any  # a number or text; the keys or the length of a container; a tensor; another path
@@ -61,7 +61,7 @@ Facts = dict[str, Fact]
 class Description:
     """The facts (class and value) of all objects that are reachable from `roots`, and the tensors among them.
 
-    `roots` are objects by path. They contain the closures, defaults and attributes of `functions`, which are left out here.
+    `roots`, objects by path, include the closures, defaults and attributes of `functions`: these are not described twice.
     """
 
     def __init__(self, roots: Mapping[str, Any], functions: Iterable[FunctionType] = ()) -> None:

@@ -1,6 +1,6 @@
 """Find the user's line that caused a difference: the line of the last mutation of the object.
 
-Differences name an object by its path (`closure.total`), Dynamo's side effects by its source (`L['x']`).
+Differences name an object by its path (`closure.total`); Dynamo's side effects name it by its source (`L['x']`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tup
 def _effects(records: Iterable[Record]) -> Iterator[Effect]:
     """Yield the side effects whose line is known: those that compiled code performs, then, in reverse order, the lost ones.
 
-    `_line_of` prefers the last one: the first lost effect, that is, the first mutation that compiled code does not perform.
+    Of equally near effects, `_line_of` takes the last: the first mutation that compiled code does not perform, if any.
     """
     found = [effect for record in records if isinstance(record, FrameEffects) for effect in record.effects]
     known = [effect for effect in found if effect.location is not None]

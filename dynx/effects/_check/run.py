@@ -112,7 +112,7 @@ class Side:
                 where = _raised(error).location
                 at = f"\n  at {where}" if where is not None else ""
                 raise UsageError(
-                    f"change raised {type(error).__name__}: {error}{at}\n  pass change= a function that does not raise"
+                    f"change raised {type(error).__name__}: {error}{at}\n  pass a function that does not raise"
                 ) from error
             self.random = random_states()
 

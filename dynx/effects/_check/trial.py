@@ -34,7 +34,7 @@ _NO_GRADIENTS = "autograd's threading in combination with fork-based multiproces
 
 
 class SideState(NamedTuple):
-    """What the eager or compiled calls did outside their copies: objects not copied, random numbers, the program's objects."""
+    """What one side touched outside its copies: objects that cannot be copied, RNG states, leaks (changed originals)."""
 
     shared: Mapping[str, int]  # by class, the number of objects that both sides used, since they cannot be copied
     unread: tuple[str, ...]  # the classes among them whose state cannot be compared either
@@ -94,7 +94,7 @@ def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
 
 
 def _in_children(program: Program, backend: Any, *, watches: bool) -> _Compared:
-    """Make the eager calls in one forked process, the compiled ones in another; compare, with `watches` also other objects."""
+    """Make the eager calls in one forked process and the compiled calls in another, and compare; with `watches`, find leaks."""
     states = random_states()
     try:
         expected, eager = in_child(lambda: _eager_outcomes(program, backend, states, watches=watches))

@@ -28,7 +28,7 @@ class Environment:
             _change(self._values, before)
 
     def changes(self) -> dict[str, str | None]:
-        """Return variables that are new or changed since the copy was made, removed ones as None; use it in `entered()`."""
+        """Return variables added or changed since the copy was made, and None for removed ones; use only inside `entered()`."""
         now = dict(os.environ)
         names = sorted(name for name in {*now, *self._first} if not name.startswith(_SET_BY_INDUCTOR))
         return {name: now.get(name) for name in names if now.get(name) != self._first.get(name)}

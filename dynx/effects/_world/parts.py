@@ -249,7 +249,7 @@ def _of_one(label: str, value: Any) -> Parts:
 
 
 def _of_cached(value: Any) -> Parts:
-    """Return `__wrapped__` of a function with `lru_cache`; `own` is the number of cached results, for user code only."""
+    """Return `__wrapped__` of a function with `lru_cache`, and as `own` the number of cached results (None in libraries)."""
     function = value.__wrapped__
     is_user = type(function) is FunctionType and owner_of_code(function.__code__) == "user"
     return Parts((".__wrapped__",), (function,), f"{value.cache_info().currsize} results" if is_user else None)

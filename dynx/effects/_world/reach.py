@@ -76,7 +76,7 @@ def libraries_of(copier: Copier) -> list[ModuleType]:
 
 
 def _may_lead_on(variable: Variable | Namespace) -> bool:
-    """Return whether to copy a cell or default of a library function: it holds a function, class or mutable object."""
+    """Return whether to copy a cell or default of a library function: only if it holds a function, class or mutable object."""
     if isinstance(variable, Namespace):
         return False
     value: Any = variable.get()

@@ -33,9 +33,9 @@ class Changed(NamedTuple):
 class Watch:
     """Remembers the items and attributes of objects and of all objects reachable from them, to find what changes later.
 
-    `roots` are pairs of path and object; the path of a reachable object begins with that of its root. Not watched are the
-    `ignored` objects, all objects reachable from these, and objects whose `id()` is in `ids`. At most 300,000 objects are
-    watched; `is_complete` is False if there are more.
+    `roots` are pairs of path and object; the path of a reachable object begins with that of its root. The `ignored`
+    objects, all objects reachable from them, and objects whose `id()` is in `ids` are not watched. At most 300,000 objects
+    are watched; `is_complete` is False if there are more.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = (), ids: Collection[int] = ()) -> None:

@@ -105,13 +105,13 @@ class World:
                     self._values[variable] = variable.get()
 
     def enter_context(self, context: Context) -> None:
-        """Set the context variables that the function may use, in `context`, to copies of their values."""
+        """In `context`, set the context variables that the function may use to copies of their values."""
         for variable in self._copier.context_variables:
             if variable in context:
                 context.run(variable.set, self._copier.copy(context[variable]))
 
     def roots(self, call: Call, context: Context) -> dict[str, Any]:
-        """Return what a call may change, by path: arguments, variables, variables of `context`. Use it inside `entered()`."""
+        """Return what a call may change, by path: arguments, variables, variables of `context`. Use only inside `entered()`."""
         self._add_new_variables()
         roots: dict[str, Any] = {}
         if not isinstance(self.fn, FunctionType):
@@ -160,8 +160,8 @@ def _variables_of_state(state: Mapping[str, Any]) -> Iterator[Variable | Namespa
 def _variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
     """Yield variables that functions use without naming them: attributes of torch's active modes, dicts of global module hooks.
 
-    Also pass the root logger, functions of custom operators and classes of modes to `copy`, which collects them: the caller
-    finds the variables that these use with `variables_found`.
+    Also pass the root logger, functions of custom operators and classes of modes to `copy`, which collects them. The caller
+    then calls `variables_found`, which yields the variables that these objects use.
     """
     copy(logging.root)
     for functions in functions_of_custom_ops(_is_not_of_torch):

@@ -56,7 +56,7 @@ def _is_of_library(file: str) -> bool:
 
 
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
-    """Yield path and new text of a file for each way to write a fix; the caller drops unchanged texts, and libraries."""
+    """Yield path and new text of a file for each way to write a fix; the caller drops unchanged texts and library files."""
     place = finding.location.own
     match fix.kind:
         case "statement" | "stance":

@@ -49,7 +49,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
 
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the text of `source` in which a call of a function that `definition` defines passes `torch.tensor(x)` for `x`."""
+    """Yield the text of `source` with the argument `x` of a call as `torch.tensor(x)`; `definition` has the called function."""
     for call in _with_arguments(source, fix):
         passed = _passed(call, definition, fix, fix.marks[0].source)
         if passed is not None and not passed.part and not code_of(passed.argument.value).startswith("torch."):
@@ -62,7 +62,7 @@ def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
 
 
 def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None]) -> dict[cst.CSTNode, cst.CSTNode]:
-    """Return, by argument, a variable for each argument to mark that is an expression such as a call, to evaluate it once."""
+    """Return, by argument, new variables for marked arguments that are expressions such as calls, to evaluate them once."""
     named: dict[cst.CSTNode, cst.CSTNode] = {}
     for each, passed in values.items():
         if passed is not None and not _is_simple(passed.argument.value) and passed.argument.value not in named:
@@ -114,7 +114,7 @@ def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed
 
 
 def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
-    """Return which positional argument, and which part of it, `name` and `rest` denote (`args`, `[2].mask`), or None."""
+    """Return the index of the argument that holds `name` + `rest`, and the path in it (`.mask` of `args[2].mask`), or None."""
     if function is None:
         return None
     names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]

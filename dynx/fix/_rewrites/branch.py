@@ -116,7 +116,7 @@ def _with_comment(found: cst.If, lines: Sequence[str]) -> list[cst.SimpleStateme
 
 
 def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> list[str] | None:
-    """Return statements that select `yes` or `no` by `torch.where` (tuples item by item) and return it, or None."""
+    """Return code that returns `torch.where(test, yes, no)` (tuples item by item); None if `yes` or `no` cannot be a tensor."""
     both = [_items(yes), _items(no)]
     if both[0] is None or both[1] is None or len(both[0]) != len(both[1]):
         if _is_no_tensor(yes) or _is_no_tensor(no):

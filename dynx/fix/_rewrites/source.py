@@ -96,7 +96,7 @@ class Source:
         return self.replaced_all({old: new})
 
     def inserted(self, node: Any, lines: Sequence[str], changes: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-        """Return the text of the file with `lines` inserted before the statement `node`, and nodes in it replaced (`changes`).
+        """Return the text of the file with `lines` inserted before the statement `node`, whose nodes in `changes` are replaced.
 
         A comment and blank lines above the statement stay above the inserted lines.
         """
@@ -136,7 +136,7 @@ def parse(text: str) -> Source | None:
 
 
 def calls_at(source: Source, fix: Fix) -> list[cst.Call]:
-    """Return the call that a fix changes; if its column is unknown, the calls of the function, or else all, at its line."""
+    """Return the call at `fix.called_from`; if its column is unknown, calls of the fix's function at that line, or else all."""
     if fix.called_from is None or fix.location is None:
         return []
     if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:

@@ -31,7 +31,7 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
 
 
 def with_torch(before: str, after: str) -> str:
-    """Return `after` with `torch` defined for the code that it adds to `before`: by the file's alias of torch, or an import."""
+    """Return `after`, with the code added to `before` using the file's alias of torch, or with an import of torch added."""
     source = parse(after)
     if source is None or any(map(_imports_torch, source.module.body)):
         return after

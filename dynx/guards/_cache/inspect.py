@@ -21,12 +21,12 @@ from dynx.records import CacheReport, Entry
 def inspect(fn: Any) -> CacheReport:
     """List every cache entry of a callable, with the tree of its guards.
 
-    Entries of the function come first, then those of its resume functions, oldest first. Modules of torch, callable objects and
-    some decorated functions share one code object, that of a wrapper in torch; of its entries, only those for the class or
-    function of `fn` are listed.
+    Entries of the function come first, then those of its resume functions, oldest first. torch runs built-in modules, callable
+    objects and some decorated functions through one wrapper, whose code object has the entries of all of them; for such an
+    `fn`, only the entries for its class or function are listed.
 
     The records are plain data. A guard's `location` is a line that requested it; torch keeps only one such line. `requesters`
-    are all of them, known only for code that was compiled inside `dynx.watch()`.
+    are all lines that requested it, known only for code that was compiled inside `dynx.watch()`.
 
     Args:
         fn: A function, method or module, compiled or not.

@@ -1,4 +1,4 @@
-"""Decide which cache entries belong to a callable, and notify a listener of its new ones.
+"""Decide which cache entries belong to a callable, and notify a listener when the callable gets a new entry.
 
 torch compiles built-in modules, callable objects and some decorated functions in one wrapper, so that their cache entries are
 all attached to the wrapper's code object.

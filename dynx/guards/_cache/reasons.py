@@ -1,4 +1,4 @@
-"""Find the guard that fails for a call in each cache entry, even if the entry was compiled outside `dynx.watch()`."""
+"""Find in each cache entry the guard that fails for a call, even if the entry was compiled outside `dynx.watch()`."""
 
 from __future__ import annotations
 

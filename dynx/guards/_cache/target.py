@@ -85,7 +85,7 @@ def _unless_unknown(parts: lookup.Compiled) -> CompiledCall:
 
 
 def codes_of(fn: Any) -> list[CodeType]:
-    """List the code objects that hold the cache entries of a callable, compiled or not, without those of resume functions.
+    """List the code objects that hold the cache entries of a callable, compiled or not; code of resume functions is left out.
 
     Raises UsageError if the callable is a class or has no code object.
     """

@@ -78,7 +78,7 @@ def value_of(backend: Any) -> Value:
     - Partials and namedtuples are compared by their parts.
     - Objects whose class defines `__eq__` and `__hash__` are compared by these, and by attributes that `__eq__` ignores.
     - Other instances are compared by class, attributes and slots, if the values cannot change and only `__init__` assigns them.
-    - Everything else is compared by identity, including functions that assign outer variables, or compute names of globals.
+    - Everything else is compared by identity, such as functions that assign outer variables or read globals by computed names.
 
     No code of the user is called, except for `__eq__` and `__hash__`.
 

@@ -81,7 +81,7 @@ def compile(
     (see `guards.keyed`), `fullgraph`, `dynamic`, `mode`, `options`, and at each call the settings of `torch._dynamo`,
     `torch._inductor` and `torch._functorch` that change compiled code; settings of inductor are ignored for `backend="eager"`
     and for backends that cannot call inductor. A changed setting compiles once; changing it back reuses the earlier code. The
-    same holds for resume functions and the frames that they call. Each combination of these has its own recompile limit.
+    same holds for resume functions and their callees. Recompile limits apply per combination of backend, options and settings.
 
     Args:
         fn: The function, method, module or class; without it, a decorator is returned.

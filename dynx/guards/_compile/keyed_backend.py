@@ -96,8 +96,8 @@ def check_key(key: Any) -> None:
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
     """Return the key by which backends are compared: the user's `key`, or else a key computed from the backend.
 
-    Warns once if an earlier backend has the same code but another key: then the two differ in an object that is compared by
-    identity, such as a list in the closure.
+    Warns once if an earlier backend has the same code but another key: then these backends differ in an object that is compared
+    by identity, such as a list in the closure.
     """
     if isinstance(backend, Keyed):
         return backend.key
@@ -119,7 +119,7 @@ def _warn_if_separated(backend: Any, value: Value) -> None:
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     warnings.warn(
         f"backend {name!r} has the same code as an earlier backend, but torch compiles again for it:"
-        f" the two are compared by identity, because {value.by_identity[0]} can change\n"
+        f" these backends are compared by identity, because {value.by_identity[0]} can change\n"
         "  reuse one backend object, or pass the same key for equal backends: dynx.compile(..., key=...)",
         DynxWarning,
         stacklevel=user_stacklevel(),

@@ -1,4 +1,4 @@
-"""Warn when a function runs eagerly at a recompile limit, and when `torch.compiler.set_stance` forces another backend."""
+"""Warn when a function runs eagerly at a recompile limit, and when `torch.compiler.set_stance` overrides its backend."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _reason_text(reason: Reason) -> str:
 
 
 def warn_if_forced(fn: Any, backend: Any) -> None:
-    """Warn if `torch.compiler.set_stance` makes a function compile with another backend; shown once for each call site."""
+    """Warn if `torch.compiler.set_stance` forces `fn` to compile with a backend other than `backend`, once per call site."""
     forced = forced_backend()
     if forced is None or forced is backend or (type(forced) is str and forced == backend):
         return

@@ -1,4 +1,4 @@
-"""`guards.profile`: time the guards of a call, and find the cheapest safe setting to check them."""
+"""`guards.profile`: time the guards of a call, and find the cheapest safe setting for checking them."""
 
 from __future__ import annotations
 

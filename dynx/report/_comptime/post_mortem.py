@@ -49,7 +49,7 @@ def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
 
 
 def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
-    """Return the names and values of a frame's locals; in the innermost frame also of its value stack, without NULL items."""
+    """Return the names and values of a frame's locals, and for the innermost frame also the value stack without NULL items."""
     stack = [value for value in frame.stack if value != "<null>"]
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
 
@@ -74,7 +74,7 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
 
 
 def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
-    """Return the source lines to show for a frame: all that it has if `innermost`, else only that of the traced instruction.
+    """Return the source lines to show for a frame: all recorded lines if `innermost`, else only the traced instruction's line.
 
     Each line is a tuple: its number, the text before, in and after the instruction, and whether it has the instruction.
     """

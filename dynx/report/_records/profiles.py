@@ -122,7 +122,7 @@ def _values(source: SourceProfile, names: Mapping[str, str]) -> str:
 
 
 def _seen(seen: tuple[Seen, ...], names: Mapping[str, str]) -> str:
-    """Return values with compile ids and run as text: `4 (0/0), 6 (0/1) in run A`; `names` maps run ids to such names."""
+    """Return values with compile ids and run as text: `4 (0/0), 6 (0/1) in run A`; `names` has the name for each run id."""
     by_run: dict[str, list[str]] = {}
     for one in seen:
         by_run.setdefault(one.run, []).append(f"{one.value} ({one.compile_id})")

@@ -47,19 +47,19 @@ class Edit:
         return slot
 
     def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
-        """Insert the nodes of `gm`, called on `source`, after a forward node; name results `<prefix>_<index>`; return them."""
+        """Inline `gm`, applied to `source`, after a forward node; name its results `<prefix>_<index>`, and return them."""
         results = set(gm.graph.output_node().all_input_nodes)
         names = {node: f"{prefix}_{index}" for index, node in enumerate(node for node in _body(gm) if node in results)}
         return self._insert(gm, self.partition.forward, (source,), after.next, source, names)
 
     def insert_backward(self, gm: GraphModule, stored: Sequence[Node], before: Node, source: Node) -> Any:
-        """Insert the nodes of `gm`, called on `stored`, before a backward node, with `source`'s line; return the output."""
+        """Inline `gm`, applied to `stored`, before a backward node, with the line of `source`; return the result."""
         return self._insert(gm, self.partition.backward, stored, before, source, {})[0]
 
     def _insert(
         self, gm: GraphModule, into: GraphModule, inputs: Sequence[Node], before: Node, source: Node, names: Mapping[Node, str]
     ) -> list[Any]:
-        """Insert the nodes of `gm`, called on `inputs`, into a graph, with the line of `source`; return the outputs of `gm`."""
+        """Inline `gm`, applied to `inputs`, into the graph of `into`, with the line of `source`; return the results."""
         env = dict(zip(placeholders(gm), inputs, strict=True))
         with into.graph.inserting_before(before):
             for node in _body(gm):
@@ -74,7 +74,7 @@ class Edit:
                 env[node] = self._copy(node, self.partition.forward, self.partition.backward, env, node, f"{node.name}_")
 
     def finish(self) -> None:
-        """Remove replaced inputs of backward, put the outputs of forward in the order of these inputs, and recompile both."""
+        """Remove replaced inputs of backward, order forward's outputs like the remaining inputs, and recompile both graphs."""
         for slot in list(self.slots):
             if not slot.users and isinstance(value_of(slot), torch.Tensor) and slot in self._replaced:
                 del self.slots[slot]

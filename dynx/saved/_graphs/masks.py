@@ -71,7 +71,7 @@ _DEEPEST = 24  # operators between a mask and a tensor computed from it
 
 
 class OneBit(NamedTuple):
-    """How one bit represents an element: the values `yes` for a set and `no` for a cleared bit, and how the bit is computed."""
+    """How one bit represents an element: its value is `yes` if the bit is set, else `no`; and how the bit is computed."""
 
     yes: float
     no: float

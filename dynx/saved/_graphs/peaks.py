@@ -36,7 +36,7 @@ class Peaks:
     def after(self, tensors: Sequence[SavedTensor]) -> dict[str, Any]:
         """Return the peaks after the graphs were edited, as fields of `SavedGraph`.
 
-        Inputs of forward that backward needs to recompute tensors count as memory of the caller, like parameters.
+        Inputs of forward from which backward recomputes tensors count as memory of the caller, like parameters.
         """
         names = {node.name for node in placeholders(self._partition.forward)}
         self._held |= {source for tensor in tensors for source in tensor.computed_from if source in names}

@@ -89,8 +89,8 @@ def check_deterministic(traced: TracedCodec, subject: Subject) -> None:
         for node in gm.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
                 raise subject.error(
-                    f"{which} draws random numbers ({node.target}), so the model would draw other numbers than without codec",
-                    f"let {which} draw no random numbers, or pass validate=False to the codec to allow them",
+                    f"{which} draws random numbers ({node.target}), so the model draws other numbers than without the codec",
+                    f"let {which} draw no random numbers, or create the hooks with validate=False to allow them",
                 )
 
 

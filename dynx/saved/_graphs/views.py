@@ -61,7 +61,7 @@ def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
 
 
 def _last_part(chain: Sequence[Node]) -> int:
-    """Return the index of the first node of `chain`, a base and its views, from which on no view drops elements."""
+    """Return the index of the first node of `chain` (a base, then views) after which every view keeps all elements."""
     last = len(chain) - 1
     while last and _elements(chain[last - 1]) == _elements(chain[-1]):
         last -= 1

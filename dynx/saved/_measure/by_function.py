@@ -33,7 +33,7 @@ class Compiled(NamedTuple):
     callers: tuple[Caller, ...]
 
     def belongs_to(self, names: set[str], code: CodeType | None) -> bool:
-        """Return whether the graph is of the function with one of `names`, or was compiled while this function (`code`) ran."""
+        """Return whether the graph is of a function in `names`, or was compiled while such a function or `code` ran."""
         location = self.graph.location
         if location is not None and location.function in names:
             return True

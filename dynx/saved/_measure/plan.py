@@ -27,7 +27,7 @@ _QUICK = {"inductor": "aot_eager_decomp_partition"}
 
 
 class Choice(NamedTuple):
-    """A codec for the tensors with one name, and its effect: freed bytes, relative error of the gradients, and seconds."""
+    """A codec for the tensors with one name, and its effect: freed bytes, error of gradients, seconds to pack and unpack."""
 
     name: str
     codec: Codec
@@ -49,7 +49,7 @@ def plan(
 
     First, the function is compiled once with each codec for all tensors, to find the bytes that it frees. Then, for each pair
     of a saved tensor and an inexact codec, one backward pass that packs only this tensor measures the error; only the largest
-    tensors, with 99 % of the bytes, are tried. Pairs are chosen greedily, by the least squared error per freed byte. Finally,
+    tensors, with 99 % of the bytes, are tried. Pairs are chosen greedily, by the lowest squared error per freed byte. Finally,
     the function is compiled with the chosen rules, and their total bytes, error and seconds are measured.
 
     For inductor, the pairs are measured with the backend `aot_eager_decomp_partition`, which compiles faster; the final rules
@@ -180,7 +180,7 @@ def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
 
 
 def _greedy(choices: Sequence[Choice], needed: int) -> list[Choice]:
-    """Choose codecs until `needed` bytes are freed: each step takes the one that adds the least squared error per byte."""
+    """Choose codecs until `needed` bytes are freed: each step takes the codec that adds the lowest squared error per byte."""
     chosen: dict[str, Choice] = {}
     while sum(choice.freed for choice in chosen.values()) < needed:
         best: tuple[float, int, Choice] | None = None

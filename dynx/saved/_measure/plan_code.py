@@ -55,7 +55,7 @@ def rules_of(
 def _options(tensor: SavedTensor) -> Iterator[Where]:
     """Yield options of `saved.rule` that select a tensor: its line, its module, or both; the most general first.
 
-    The line is omitted if it is only that of the compiled call, as for tensors of a compiled `nn.Sequential`.
+    The line is omitted if it is only the line of the compiled call, as for tensors of a compiled `nn.Sequential`.
     """
     location = tensor.location
     line = {"line": f"{location.file}:{location.line}"} if location is not None and location != call_site() else {}

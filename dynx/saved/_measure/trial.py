@@ -38,7 +38,7 @@ class Trial(NamedTuple):
 class Program:
     """A function or module with the arguments of a call; `run` calls it under hooks, each time with the same random numbers.
 
-    The default of `backend` is that of `fn`, or inductor. Raises UsageError if `fn` is not callable.
+    `backend` defaults to the backend of `fn`, or inductor if `fn` is not compiled. Raises UsageError if `fn` is not callable.
     """
 
     def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], backend: Any = None) -> None:

@@ -76,7 +76,7 @@ def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
 
 
 def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scales, and the elements divided by their scale, which are then rounded to the storage format.
+    """Return the scales, and the elements divided by their scale; the caller rounds these quotients to the storage format.
 
     With `per="block"`, the last dim is padded with 0 and split into `(..., blocks, block)`. Both results are float32, or
     float64 for a float64 tensor.

@@ -1,4 +1,4 @@
-"""Rule DX404: a PGO profile has a function only with another hash of its closure, so that its dynamic sizes are not used."""
+"""Rule DX404: torch ignores a function's dynamic sizes in a PGO profile, because the hash of its closure has changed."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _stale_part(
 ) -> slice | None:
     """Return which bytes of a word that differs between two captures are padding; None if they are not known to be padding.
 
-    All 8 bytes are padding if both words are host addresses; 4 bytes if only they differ and are lower halves of addresses.
+    All 8 bytes if both words are host addresses; one half if only it differs, and is the lower half of an address in both.
     """
     if _contains(host_memory, word) and _contains(host_memory, second_word):
         return slice(0, _WORD)

@@ -93,7 +93,7 @@ def _verify(
 ) -> None:
     """Verify `pointers`: replay with inputs at new addresses and garbage at the old addresses; the outputs must not change.
 
-    The graph must also write no old address to its memory, since a kernel might use it for other values. Raises NotPatchable.
+    The graph must not write old addresses to memory: for other inputs, a kernel might read from them. Raises NotPatchable.
     """
     expected = _replay_as_bytes(graph, select_clones)
     for seed in (2, 3):
