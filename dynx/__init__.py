@@ -1,8 +1,8 @@
 """Tools on top of torch.compile: observe compilations, inspect guards, run code at trace time, and capture CUDA graphs.
 
 - `dynx.watch` records what torch.compile does: compilations, recompiles, graph breaks, and advice on how to avoid them.
-- `dynx.compile` is torch.compile with separate cache entries for each configuration and each backend; backends with equal code
-  and options share entries.
+- `dynx.compile` is torch.compile with separate cache entries for each configuration and each backend; two backends with
+  equal code and options count as the same backend.
 - `dynx.would_recompile` checks whether a call would recompile, without compiling or running the function.
 - `dynx.check` compares results and side effects of a compiled function with those of eager code.
 - `dynx.doctor` checks that the installed torch has everything that dynx needs.

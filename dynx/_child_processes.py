@@ -100,8 +100,8 @@ class _Children(Handle):
 def watch_children(settings: Callable[[], ChildSettings], on_error: OnError) -> Handle:
     """Install hooks that make child processes and distributed workers started from now on write their own run files.
 
-    `settings` is called in the parent process each time a child process starts, `on_error` with the name of the hook and the
-    exception if a child process starts unwatched.
+    `settings` is called in the parent process each time a child process starts. If a child process starts unwatched, `on_error`
+    is called with the name of the hook and the exception.
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:

@@ -1,4 +1,4 @@
-"""Call a function as soon as a module has been imported, without importing it."""
+"""Call a function as soon as the program imports a module, without importing the module itself."""
 
 from __future__ import annotations
 

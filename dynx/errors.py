@@ -147,7 +147,7 @@ class UsageError(DynxError):
 class ReplayDiffers(DynxError, AssertionError):
     """Raised with `cudagraphs.Config(verify=n)` when a replay differs from an uncaptured run of the same call.
 
-    Memory and RNG state are as the uncaptured run left them; if it raised (see `__cause__`), as the replay left them.
+    Memory and RNG state are those after the uncaptured run; if that run raised (see `__cause__`), those after the replay.
     """
 
 

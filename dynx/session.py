@@ -188,7 +188,7 @@ class Watch(RunMembers):
             self._writer.end(self._end)
 
     def _record_uses(self) -> None:
-        """Record how the program used torch.compile if nothing was compiled, to explain why the run has no compilations.
+        """Explain a run that compiled nothing: record how the program used torch.compile.
 
         `dynx run` also records that torch.compile was not used at all; a watch in a `with` block does not.
         """
@@ -226,7 +226,7 @@ class Watch(RunMembers):
             self.close(outcome=outcome_of(sys.exception()))  # an exception may be propagating out of the child's function
 
     def _child_settings(self) -> ChildSettings:
-        """Return the settings with which a child process writes a run file next to that of this process."""
+        """Return the settings that a child process needs to write its own run file, next to the run file of this process."""
         assert self._writer is not None
         header = self._writer.header
         ranks = {name: header[name] for name in ("rank", "world_size", "restart") if name in header}

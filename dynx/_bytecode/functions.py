@@ -24,7 +24,7 @@ class SourceFunction(NamedTuple):
 
 
 def file_hash(file: str) -> str:
-    """Return the CRC-32 of a file in hexadecimal, which identifies the file in torch's PGO profile; its path if unreadable.
+    """Return the CRC-32 of a file in hexadecimal, which identifies the file in torch's PGO profile; the path if unreadable.
 
     Torch: `torch._dynamo.pgo._hash_containing_file`, which caches the hash even if the file changes.
     """

@@ -14,7 +14,7 @@ _ABSENT = object()
 def globals_read(fn: Any) -> Mapping[tuple[str, ...], Any]:
     """Return the values of globals that a function and its nested functions read.
 
-    Attributes that they read of global modules and classes are included. The keys are paths: `("math", "pi")` for `math.pi`.
+    Includes attributes that are read from global modules and classes. The keys are paths: `("math", "pi")` for `math.pi`.
     """
     builtins = fn.__builtins__
     values: dict[tuple[str, ...], Any] = {}

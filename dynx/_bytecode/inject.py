@@ -16,9 +16,9 @@ from dynx._bytecode.statements import Statement, beginnings, body_start, can_hol
 def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[CodeType, int]:
     """Inject a call of the global `name`, without arguments, at the beginning of a statement.
 
-    The result of the call is discarded. Line numbers, exception table and stack size stay correct (the `bytecode` library
-    computes them). The statement None is the beginning of the function; nested code objects are searched too. Returns the new
-    code object and the number of injected calls: `code` itself and 0 if it has no instruction of the statement.
+    If `statement` is None, the call is injected at the beginning of the function. A statement is also searched in nested code
+    objects. The result of the call is discarded. Line numbers, exception table and stack size stay correct (the `bytecode`
+    library computes them). Returns the new code object and the number of injected calls: `code` itself and 0 if there are none.
     """
     body = Bytecode.from_code(code)
     targets = set(_call_indices(body, statement))
@@ -43,9 +43,9 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
 
 
 def _call_indices(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
-    """Return where the injected call goes: before each instruction that begins `statement`, or before the first of the body.
+    """Return the indices of the instructions before which `with_call` injects its call; labels in `body` are not counted.
 
-    An index counts the instructions of `body`; its labels are not counted.
+    The call goes before each instruction that begins `statement`; if `statement` is None, to the beginning of the function.
     """
     steps = [step_at(item.name, item.arg, item.location) for item in body if isinstance(item, Instr)]
     if statement is not None:

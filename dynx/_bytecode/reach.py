@@ -25,7 +25,7 @@ class Reach(NamedTuple):
     Attributes:
         why_never: The reason why torch can never trace the statement; None if it may.
         lambdas: The code of the lambdas in a statement outside of functions; torch can trace no other part of the statement.
-        is_untraced: True for a statement in a function; `why_never` is then why torch never traces the function (or None).
+        is_untraced: Whether the statement is in a function. Then `why_never`, if not None, applies to the whole function.
     """
 
     why_never: str | None
@@ -60,7 +60,7 @@ def nearest_traceable_line(file: str, line: int, why_not_traced: WhyNot) -> int 
 
 
 def loaded_functions(file: str, code: CodeType) -> list[FunctionType]:
-    """Return the loaded functions of a file with this code, or with equal code from another compilation of the source."""
+    """Return all function objects of a file that have this code object, or a copy that Python compiled from the same source."""
     return [
         function
         for function in gc.get_objects()
@@ -90,7 +90,7 @@ def _begins_in(code: CodeType, statement: Statement) -> bool:
 
 
 def _why_untraced(file: str, codes: list[CodeType], why_not_traced: WhyNot) -> str | None:
-    """Return why none of the loaded functions with these codes is traced; None if one is traced, or if none is loaded."""
+    """Return why torch traces no function object with one of these codes; None if it may trace one, or if there is none."""
     functions = [function for code in codes for function in loaded_functions(file, code)]
     whys = [why_not_traced(function) for function in functions]
     return whys[0] if whys and all(whys) else None

@@ -1,4 +1,4 @@
-"""Source lines, including those of a program without a file, which `dynx run -c code` or `dynx run -` runs.
+"""Read source lines of files, and of a program without a file (run by `dynx run -c code` or `dynx run -`).
 
 Such a program is not added to `linecache`, because its tracebacks and `inspect.getsource` would then show source lines, which
 plain Python does not. Its file name `<string>` is also used for other code, such as code passed to `exec`, so a line is

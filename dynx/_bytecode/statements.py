@@ -56,7 +56,7 @@ def step_at(name: str, argument: object, positions: Positions | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The first and last line of a statement, or of the header of an `if`, `except` or `def`, whose block is `body`."""
+    """The lines of a statement, or of the header of a compound statement such as `if`; `body` has the lines of its block."""
 
     first: int
     last: int
@@ -121,7 +121,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def can_hold(code: CodeType, statement: Statement) -> bool:
-    """Return whether a code object may contain a statement; False if the code begins within it, as a lambda's code does."""
+    """Return whether a code object may contain a statement; False if it begins inside the statement, as a lambda does."""
     return code.co_firstlineno not in statement
 
 
@@ -162,7 +162,7 @@ def _run_starts(steps: Sequence[Step], statement: Statement) -> Iterable[int]:
 
 
 def _follows_own_body(steps: Sequence[Step], index: int, statement: Statement) -> bool:
-    """Return whether the instruction before `index` is in the statement's own block, as at the end of a loop."""
+    """Return whether the instruction before `index` is in the statement's block, as where a loop returns to its first line."""
     if statement.body is None:
         return False
     before = next((step.line for step in reversed(steps[:index]) if step.line is not None), None)

@@ -71,7 +71,7 @@ class Row(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of tracing before an instruction: the graph, its number of nodes, the number of guards, the exception."""
+    """The progress of tracing before an instruction: current graph, nodes and guards so far, exception being handled."""
 
     graph: int  # index of the graph
     nodes: int  # of that graph so far
@@ -103,7 +103,7 @@ class Trail:
         return len(self._rows) // _WIDTH
 
     def begin(self, compile_id: str, nth: int) -> Attempt:
-        """Add and return the attempt with index `nth` of a compilation; mark the attempt before it as replaced by a restart."""
+        """Add and return tracing pass `nth` (from 0) of a compilation; mark the previous pass as superseded by a restart."""
         same = (attempt for attempt in reversed(self.attempts) if attempt.compile_id == compile_id)
         previous = next((attempt for attempt in same if attempt.nth == nth - 1), None)
         if previous is not None:
@@ -113,7 +113,7 @@ class Trail:
         return attempt
 
     def attempt(self, number: int) -> Attempt:
-        """Return the attempt in which the instruction in row `number` of the log was traced."""
+        """Return the tracing pass of Dynamo (`Attempt`) in which the instruction in row `number` of the log was traced."""
         return self.attempts[self.frame(number).attempt]
 
     def text(self, text: str) -> int:
@@ -131,7 +131,7 @@ class Trail:
         return len(self._instructions) // len(Instruction._fields) - 1
 
     def add_frame(self, code: int, attempt: int, ordinal: int) -> int:
-        """Add a frame to the table of frames and return its index there."""
+        """Add the three values of a `Frame` to the table of frames and return their index there."""
         self._frames.extend((code, attempt, ordinal))
         return len(self._frames) // len(Frame._fields) - 1
 
@@ -141,7 +141,7 @@ class Trail:
         return len(self._progress) // len(progress) - 1
 
     def bind(self, before: int, name: int, text: int) -> int:
-        """Add an assignment to a local variable, with the assignment `before` (an index) as its predecessor; return its index.
+        """Add an assignment of a local variable and return its index; `before` is the index of the assignment that precedes it.
 
         `name` and `text` are indices of stored strings: the variable's name and its value; `text` is NOTHING for a deletion.
         """

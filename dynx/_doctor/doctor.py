@@ -88,7 +88,7 @@ def _features(names: Iterable[Capability]) -> tuple[str, ...]:
 
 
 def _feature(name: Capability) -> str:
-    """Return the feature of dynx that needs a private name of torch: "CUDA graphs" for "CUDA graphs: memory pools"."""
+    """Return the feature of dynx that needs this name of torch: "CUDA graphs" if its purpose is "CUDA graphs: memory pools"."""
     if name.name in _RECORDED:
         return f"recording {name.purpose.partition(' (')[0]}"
     whole, is_part, _ = name.purpose.partition(": ")

@@ -21,7 +21,7 @@ class NodeEffects(NamedTuple):
 
 
 def mutated_inputs(gm: GraphModule) -> frozenset[int]:
-    """Return the indices of the inputs that a graph mutates: directly, through a view, or in an argument that is a list."""
+    """Return the indices of the inputs that a graph mutates: directly, through a view, or as an item of a list argument."""
     written = {memory for effects in effects_of(gm).values() for memory in effects.writes}
     return frozenset(index for index, node in enumerate(placeholders(gm)) if node in written)
 
@@ -35,7 +35,7 @@ def effects_of(gm: GraphModule) -> dict[Node, NodeEffects]:
 
 
 def memory_of(gm: GraphModule) -> dict[Node, Memory]:
-    """Return, by node, the nodes that allocated the memory of its result: the node itself, unless the result is a view."""
+    """Return for each node which nodes allocated the memory of its result: the node itself, unless its result is a view."""
     return _analyze(gm)[0]
 
 

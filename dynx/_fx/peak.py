@@ -47,7 +47,7 @@ def peak_of(gm: GraphModule, held: Collection[Node] = ()) -> Peak:
 
 
 def _last_uses(gm: GraphModule, memory: dict[Node, Memory]) -> dict[Node, int]:
-    """Return, by node, the index of the last node that uses its memory; the output node uses the memory of all outputs."""
+    """Return for each node the index of the last node that uses its memory; the output node counts as a user of all outputs."""
     last: dict[Node, int] = {}
     effects = effects_of(gm)
     for index, node in enumerate(gm.graph.nodes):

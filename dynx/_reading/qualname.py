@@ -51,7 +51,7 @@ def statement_lines(file: str, line: int) -> range:
 
 @lru_cache(maxsize=64)
 def _statements(file: str, lines: int) -> tuple[Span, ...]:
-    """List the statements of a file, outer statements first."""
+    """List the statements of a file, outer statements first; `lines`, its number of lines, is only part of the cache key."""
     spans = []
     for node in ast.walk(_parsed(file)):
         body = getattr(node, "body", None)
@@ -93,7 +93,7 @@ def _parsed(file: str) -> ast.Module:
 
 @lru_cache(maxsize=16)
 def _parse(file: str, lines: int) -> ast.Module:
-    """Parse a file; the result is empty if the file is not valid Python."""
+    """Parse a file with this number of lines (part of the cache key); the result is empty if the file is not valid Python."""
     try:
         return ast.parse("".join(all_lines(file) if lines else ()))
     except (SyntaxError, ValueError, RecursionError):
@@ -102,7 +102,7 @@ def _parse(file: str, lines: int) -> ast.Module:
 
 @lru_cache(maxsize=64)
 def _functions(file: str, lines: int) -> tuple[Span, ...]:
-    """List the functions of a file, outer functions first."""
+    """List the functions of a file, outer functions first; `lines`, its number of lines, is only part of the cache key."""
     spans: list[Span] = []
 
     def visit(node: ast.AST, prefix: str) -> None:
@@ -120,7 +120,7 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
 
 
 def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
-    """Return the keyword of the innermost `try`, `with`, `for` or `while` block around a line of a call stack, or None.
+    """Return the keyword of the innermost `try`, `with`, `for` or `while` block around the line of any stack frame, or None.
 
     Dynamo cannot always resume after a graph break inside of such a block.
     """
@@ -137,7 +137,7 @@ _BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "fo
 
 @lru_cache(maxsize=64)
 def _blocks(file: str, lines: int) -> tuple[Span, ...]:
-    """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first."""
+    """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first; for `lines` see `_functions`."""
     spans = {
         Span(node.lineno, node.end_lineno or node.lineno, _BLOCKS[type(node)])
         for function in _functions_in(file)

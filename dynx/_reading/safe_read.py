@@ -56,7 +56,7 @@ def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any])
 
 
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return as text the length of the container or iterator that `source` names; an overridden `__len__` is not called."""
+    """Return as text the length of the container or iterator named by the expression `source`; runs no overridden `__len__`."""
     value = resolve(source, locals, globals)
     if type(value) in _SIZED_ITERATORS:
         return str(value.__length_hint__())
@@ -88,7 +88,7 @@ def joined_keys(names: Sequence[str]) -> str:
 
 
 def contains(source: str, member: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
-    """Return whether the set that `source` names has an item whose text is `member`; False if it cannot be read safely."""
+    """Return whether the expression `source` names a set that has an item with the text `member`; False if unreadable."""
     value = resolve(source, locals, globals)
     for base in (set, frozenset):
         if issubclass(type(value), base):
@@ -97,7 +97,7 @@ def contains(source: str, member: str, locals: Mapping[str, Any], globals: Mappi
 
 
 def key_texts(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return as texts the keys of the dict that `source` names; None if the value is no dict, or has more than 64 keys."""
+    """Return as texts the keys of the dict named by the expression `source`; None if it is no dict or has more than 64 keys."""
     return _key_texts(resolve(source, locals, globals))
 
 
@@ -140,7 +140,7 @@ class Described(NamedTuple):
 
 
 def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Described:
-    """Describe the values of `sources` that torch's messages about failed guards do not show: objects, and keys of dicts."""
+    """Return texts of values that torch's messages about failed guards do not show: objects, and keys of dicts."""
     result = Described({}, {}, {})
     known: dict[str, Any] = {}
     for source in sources:
@@ -272,7 +272,7 @@ def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[
 
 
 def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return `owner[key]`; the syntax node `node` is the key: a constant, a repr (`torch.float32`), or an expression for it."""
+    """Return `owner[key]`, where `node` is the AST of the key: a constant, a repr (`torch.float32`), or an expression."""
     if isinstance(node, ast.Constant):
         return _item(owner, node.value)
     if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:
@@ -306,7 +306,7 @@ def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Map
 
 
 def _unproxied(value: Any) -> Any:
-    """Return the mapping behind a `types.MappingProxyType`, whose methods may run the user's code; other values as they are."""
+    """Return the mapping inside a `types.MappingProxyType`, whose methods may run user code; return other values unchanged."""
     return gc.get_referents(value)[0] if type(value) is MappingProxyType else value
 
 
@@ -379,7 +379,7 @@ def _item(owner: Any, key: Any) -> Any:
 
 
 def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return as text (`<class 'int'>`) the type of the value that `source` names; None if it cannot be read safely."""
+    """Return as text the type of the value of the expression `source`, such as `<class 'int'>`; None if it is unreadable."""
     value = resolve(source, locals, globals)
     return None if value is _UNKNOWN else str(type(value))
 
@@ -410,7 +410,7 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
 
 
 def sizes(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[int, ...] | float | None:
-    """Return the sizes of the tensor, or the number, that `source` names; None for any other value or an unreadable one."""
+    """Return the value of the expression `source` if it is a number, or its sizes if it is a tensor; else None."""
     value = resolve(source, locals, globals)
     if type(value) in (int, float):
         return value

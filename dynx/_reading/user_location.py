@@ -1,4 +1,4 @@
-"""Find the line of a stack to show to the user, by the owner of each file: user, torch, dynx, Python or a library."""
+"""Choose which line of a stack is shown to the user, by the owner of each file: user, torch, dynx, Python or a library."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def is_visible(file: str) -> bool:
 def user_location(stack: Sequence[RawFrame], call_site: Location | None = None) -> Location | None:
     """Return the innermost line of `stack` (outermost first) that is not in torch, dynx or the standard library.
 
-    If that line is in a library, its `caller` is the innermost line of the user's own code in the stack, or else `call_site`,
-    the line that called the compiled function.
+    If there is none, return `call_site`, the line that called the compiled function. If the returned line is in a library, its
+    `caller` is the innermost line of the user's own code in the stack, or else `call_site`.
     """
     visible = [frame for frame in stack if is_visible(frame.file) and not _is_generated(frame)]
     if not visible:
@@ -182,7 +182,7 @@ def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
 
 
 def call_site() -> Location | None:
-    """Return the innermost line of the current stack in the user's code or a library, such as a call of a compiled function."""
+    """Return the innermost line of the user's code or a library in the current stack, such as a call of compiled code."""
     frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
     while frame is not None:  # not `walk_stack`, which computes the line of each frame of torch too, in each compilation

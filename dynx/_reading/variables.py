@@ -110,7 +110,7 @@ def cells_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Namesp
 
 
 def globals_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Namespace]:
-    """Yield the globals that a function reads, assigns or names in a string; their paths begin with `path`."""
+    """Yield the globals that a function reads, assigns, or names in a string constant; their paths begin with `path`."""
     names, scope = names_in(fn.__code__), fn.__globals__
     yield Namespace(path, scope)
     for name in sorted((names.variables | names.texts) & scope.keys() | names.assigned):
@@ -118,7 +118,7 @@ def globals_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Name
 
 
 def variables_of_module(module: ModuleType, names: Collection[str]) -> Iterator[Variable | Namespace]:
-    """Yield those attributes of a module that are in `names`, and the module's `__getattr__` function."""
+    """Yield the attributes of a module that have one of these names, and the module's function `__getattr__` if it has one."""
     attributes, path = vars(module), str(vars(module).get("__name__", "module"))
     yield Namespace(path, attributes)
     for name in sorted({*names, "__getattr__"} & attributes.keys()):
@@ -127,7 +127,7 @@ def variables_of_module(module: ModuleType, names: Collection[str]) -> Iterator[
 
 
 def variables_of_class(cls: type) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of a class, its bases and its metaclass; from classes of libraries only the methods."""
+    """Yield the attributes of a class, its bases and its metaclass; of classes that a library defines, only the methods."""
     for owner in dict.fromkeys([*cls.__mro__, *type(cls).mro(type(cls))]):
         kind = owner_of_class(owner)
         if kind not in ("user", "library"):

@@ -45,7 +45,7 @@ _VERDICTS: Mapping[Verdict, int] = {"new": 0, "more": 0, "gone": 1, "fewer": 1, 
 
 
 def _rank(change: CauseChange) -> tuple[int, int, float]:
-    """Return a sort key: worse, better, then unchanged causes; in each group the worst kinds first, then the most seconds."""
+    """Return a sort key: worse, better, then unchanged causes; then by kind, the worst first; then by seconds, most first."""
     seconds = max(change.seconds_before, change.seconds_after)
     return _VERDICTS[change.verdict], _ORDER.index(change.kind), -seconds
 
@@ -160,7 +160,7 @@ def _totals(run: RunRecords) -> Mapping[str, tuple[float, Unit, bool]]:
 
 
 def _phases(run: RunRecords) -> dict[str, float]:
-    """Return the seconds of each compile phase; torch does not report the phases of backward graphs."""
+    """Return the seconds of each compile phase. Backward graphs, whose phases torch does not report, count as one phase."""
     names = {"trace": "Dynamo", "aot": "AOTAutograd", "backend": "the backend", "guards": "guards"}
     seconds = {text: sum(compile.phases.get(name, 0.0) for compile in run.compiles) for name, text in names.items()}
     return seconds | {"backward graphs": sum(backward.seconds for backward in run.backwards)}

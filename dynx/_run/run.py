@@ -33,7 +33,7 @@ class RunMembers(RunRecords):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The advice that applies to this run: advice on wrong results first, then by lost compile time, most first."""
+        """The advice that applies to this run. Advice on wrong results comes first; the rest is sorted by lost compile time."""
         return advise(self._frozen())
 
     def save(self, path: str | Path) -> None:

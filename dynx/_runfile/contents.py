@@ -57,7 +57,7 @@ def _lines(contents: RunFile) -> Iterator[Mapping[str, Any]]:
 
 
 class UnknownLines(Sequence[Mapping[str, Any]]):
-    """A sequence of JSON objects: the lines of a run file that have a kind of record that only a newer dynx knows.
+    """The lines of a run file whose kind of record this version of dynx does not know, as a sequence of JSON objects.
 
     The lines are stored as bytes and parsed on access. The sequence equals any other sequence of equal objects.
     """

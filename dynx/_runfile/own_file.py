@@ -1,7 +1,7 @@
 """A run file that is opened again if the program closes its descriptor.
 
-A program may close all descriptors (`os.closerange`, as daemons do); then the descriptor's number may belong to a file of the
-program. Therefore each write first checks that the descriptor belongs to the run file.
+A program may close all descriptors (`os.closerange`, as daemons do) and then open a file that gets the number of the run file's
+descriptor. Therefore each write first checks that the descriptor still belongs to the run file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Find the rank of this process in a distributed job, and name its run file after it: `last.rank3.dynx`.
 
-Each process first writes to a file named after its process id, which is renamed when the rank is known. If a file with the new
-name exists, it is replaced, unless another process of the same job wrote it or a live process has it open; then the new file
-gets a number: `last.rank3-2.dynx`.
+Each process first writes to a file named after its process id, which is renamed when the rank is known. A file that
+already has the new name is replaced. But if another process of the same job wrote that file, or a live process has it open, the
+new file gets a number: `last.rank3-2.dynx`.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class _Problems(list[str]):
 
 
 def _refuse_special(path: Path) -> None:
-    """Raise BadRunFile for a device, a socket or a named pipe, whose reading may never end; `<(command)` is allowed."""
+    """Raise BadRunFile for a device, a socket or a named pipe, since reading it may never end; `<(command)` is allowed."""
     mode = path.stat().st_mode
     is_opened = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode) or (stat.S_ISFIFO(mode) and not is_opened):
@@ -118,7 +118,7 @@ def _parse(line: bytes) -> dict[str, Any] | str:
 
 
 def _depth(line: bytes) -> int:
-    """Return an upper bound of the nesting depth of lists and objects; 0 if the line has at most `_MAX_DEPTH` brackets."""
+    """Return an upper bound of the nesting depth of JSON text; just 0 if the text has at most `_MAX_DEPTH` brackets."""
     if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
         return 0
     depth = deepest = 0

@@ -252,12 +252,12 @@ class Capability:
 
 
 def hook_point(name: str) -> HookPoint:
-    """Return the hook point with this name in `HOOK_POINTS` or `TOOL_POINTS`."""
+    """Return the `HookPoint` (a function of torch that dynx replaces) with this name in `HOOK_POINTS` or `TOOL_POINTS`."""
     return _POINTS[name]
 
 
 def capability(name: str) -> Capability:
-    """Return whether the installed torch has a hook point or attribute, as a `Capability`. Not cached: tests remove names."""
+    """Check whether torch has the function or attribute that dynx lists under this name. Not cached: tests remove names."""
     point = _POINTS.get(name)
     path, purpose = (point.path, point.purpose) if point is not None else _ATTRIBUTES[name]
     optional = point.optional if point is not None else name in _OPTIONAL
@@ -273,14 +273,14 @@ def capability(name: str) -> Capability:
 
 
 def require(*names: str) -> None:
-    """Raise UnsupportedTorch unless the installed torch has these hook points and attributes; features call it first."""
+    """Raise UnsupportedTorch if torch lacks a function or attribute that dynx lists under one of these names."""
     for name in names:
         if not _is_there(name):
             capability(name).require()
 
 
 def _is_there(name: str) -> bool:
-    """Return whether the installed torch has a hook point or attribute; faster than `capability`, which reads the signature."""
+    """Return whether torch has the function or attribute that dynx lists under this name; faster than `capability`."""
     try:
         owner, attribute = owner_of(_POINTS[name].path if name in _POINTS else _ATTRIBUTES[name][0])
         getattr(owner, attribute)
@@ -290,7 +290,7 @@ def _is_there(name: str) -> bool:
 
 
 def capabilities() -> tuple[Capability, ...]:
-    """Return for each hook point and attribute a `Capability`: whether the installed torch has it, lacks it or changed it."""
+    """Return a `Capability` for each function and attribute of torch that dynx uses; its `state` is ok, changed or missing."""
     return tuple(capability(name) for name in (*_POINTS, *_ATTRIBUTES))
 
 

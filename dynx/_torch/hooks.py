@@ -67,7 +67,7 @@ class HookPoint:
 
 
 def owner_of(path: str) -> tuple[Any, str]:
-    """Return the module or class in the path of an attribute, and the attribute's name.
+    """Return the module or class in the path of an attribute (`module:Class.name`), and the attribute's name.
 
     Raises ImportError or AttributeError when the installed torch has no such module or class.
     """
@@ -80,7 +80,7 @@ def owner_of(path: str) -> tuple[Any, str]:
 
 
 def parameters_of(path: str) -> tuple[str, ...]:
-    """Return the parameters of the function at a path as text; empty for an attribute without a signature.
+    """Return, as text, the parameters of the function at a path (`module:Class.name`); empty if it has no signature.
 
     Raises ImportError or AttributeError when the installed torch has no such attribute.
     """
@@ -94,11 +94,12 @@ def parameters_of(path: str) -> tuple[str, ...]:
 
 
 def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_thread_only: bool = False) -> Subscription:
-    """Call `before(args, kwargs)` ahead of each call at `point`; the function it returns, if any, gets the result or exception.
+    """Call `before(args, kwargs)` before each call of the function at `point`.
 
-    Subscribers run in the order of their subscription, outside of all wrappers. `args` begins with the instance for a method,
-    and with the class for a class method. With `this_thread_only`, calls on other threads are ignored. Raises UnsupportedTorch
-    when the installed torch has no such attribute, or one of a kind that cannot be hooked.
+    If `before` returns a function, it is called after the call: `after(result, None)`, or `after(None, exception)`. Subscribers
+    run in the order of their subscription, outside of all wrappers. `args` begins with the instance for a method, and with the
+    class for a class method. With `this_thread_only`, calls on other threads are ignored. Raises UnsupportedTorch when the
+    installed torch has no such attribute, or one of a kind that cannot be hooked.
     """
     with _lock:
         site = _site_at(point)
@@ -259,13 +260,13 @@ class Subscription(_Installed):
 
 
 class Wrapping(_Installed):
-    """The handle that `wrap` or `replace` returns; `remove()` undoes it."""
+    """The handle that `wrap` or `replace` returns; `remove()` removes the wrapper or the replacement."""
 
     __slots__ = ()
 
 
 def _site_at(point: HookPoint) -> _Site:
-    """Return the `_Site` of a hooked attribute; if there is none, a new one whose original is the attribute's current value."""
+    """Return the `_Site` of the attribute at `point`; create one for its current value if the attribute is not hooked yet."""
     try:
         owner, name = owner_of(point.path)
         getattr(owner, name)
@@ -296,7 +297,7 @@ def _new_site(point: HookPoint, owner: Any, name: str) -> _Site:
 
 
 def _definition(owner: Any, name: str) -> Any:
-    """Return what a class or one of its bases stores under a name, without binding it; for other owners, the attribute."""
+    """Return what a class or one of its bases stores under a name, without binding it; for a module, its attribute."""
     if not isinstance(owner, type):
         return getattr(owner, name)
     return next((vars(cls)[name] for cls in owner.__mro__ if name in vars(cls)), _MISSING)
@@ -341,7 +342,7 @@ def _inherited(owner: type, name: str, bind: Callable[..., Any]) -> Callable[...
 class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
     """A hook of a static method that a class inherits.
 
-    A subclass that would use another definition without the hook, because of multiple inheritance, keeps using that definition.
+    With multiple inheritance, a subclass of the class may find the method in another base class: its calls are not hooked.
     """
 
     def __init__(self, function: Callable[..., Any], owner: type, name: str, definition: Any) -> None:

@@ -49,7 +49,7 @@ def listen(
         listener: Called with each record when its compilation has ended. An exception in it becomes a `Trouble` record.
         on_start: Called when a compilation begins, with its compile id and the location of the function.
         on_end: Called when a compilation ends, before its records are emitted, with a `CompileEnd`.
-        explains_recompiles: Whether the listener uses the expected and actual values of a `Recompile`; False is faster.
+        explains_recompiles: Whether the listener uses the expected and actual values in `Recompile` records; False is faster.
 
     Returns:
         The handle whose `remove` unregisters all three callbacks.

@@ -1,4 +1,4 @@
-"""Cache keys of functions compiled with `dynx.compile`, and the part of a key that changed at a recompile."""
+"""Explain recompiles of `dynx.compile`: find the settings, such as the backend, that differ from an earlier cache key."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FunctionKey(NamedTuple):
 
 
 class CompiledKeys:
-    """The keys of `dynx.compile` with which each function was compiled since the last `torch._dynamo.reset()`."""
+    """The cache keys (`CacheKey`) with which `dynx.compile` compiled each function since the last `torch._dynamo.reset()`."""
 
     def __init__(self) -> None:
         self._entries: dict[FunctionKey, list[KeyedEntry]] = {}
@@ -70,9 +70,9 @@ class CompiledKeys:
 
 
 def in_cache(code: CodeType) -> list[KeyedEntry]:
-    """List the entries of `dynx.compile` in torch's cache for a function.
+    """Return the cache key and the compile id of each entry in torch's cache that `dynx.compile` made for a function.
 
-    With torch 2.11, for which dynx gives each backend a copy of the code object, the entries of the copies are included.
+    With torch 2.11, dynx gives each backend a copy of the code object; the entries of all copies are included.
     """
     original = original_of(code)
     entries = (entry for copy in (original, *copies_of(original)) for entry in entries_of(copy))
@@ -82,7 +82,7 @@ def in_cache(code: CodeType) -> list[KeyedEntry]:
 def changes(entries: Sequence[KeyedEntry], key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
     """Return a `Reason` for each setting that differs between `key` and the most similar key in `entries`.
 
-    The result is empty if `entries` has no key, or an equal key. Keys with another `isolation` than `key` do not count.
+    The result is empty if `entries` has no key, or an equal key. Keys with a different `isolation` do not count.
     """
     entries = [entry for entry in entries if entry.key.isolation is key.isolation]
     if not entries or any(entry.key == key for entry in entries):

@@ -30,7 +30,7 @@ _MAX_CODE = 200_000  # characters of a graph's code; six layers of a transformer
 
 
 class CompileDetails(Handle):
-    """A recorder that calls `record` with the guards and the graph code of each compilation when it ends.
+    """A recorder that, when a compilation ends, calls `record` with the guards and the graph code of that compilation.
 
     Its `on_end` must be passed to `bus.listen`.
     """

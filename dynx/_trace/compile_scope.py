@@ -50,7 +50,7 @@ from dynx.records.compile import AttemptOutcome
 
 
 class CompileKey(NamedTuple):
-    """Key of a compilation that is unique in a process: its compile id, such as `0/1`, and its generation.
+    """A key that identifies a compilation within a process: its compile id, such as `0/1`, and its generation.
 
     Compile ids repeat after `torch._dynamo.reset()`, which begins a new generation.
     """
@@ -124,7 +124,7 @@ class Scope:
         self.breaks.append(graph_break(raw, self.key, self.call_site, self.location))
 
     def add_fatal_break(self, raised: BaseException) -> None:
-        """Add the graph break that made a `fullgraph=True` compilation fail, which torch raises instead of logging."""
+        """Add the graph break at which a `fullgraph=True` compilation failed: torch raises `raised` and does not log it."""
         if is_skip(raised):
             record = graph_break(read_break("", raised), self.key, self.call_site, self.location)
             self.breaks.append(replace(record, resumable=False, fatal=True))

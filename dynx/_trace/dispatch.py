@@ -17,7 +17,7 @@ StartListener = Callable[[str, Location], None]  # takes the compile id and the 
 
 
 class CompileEnd(NamedTuple):
-    """A compilation that has just ended. It refers to objects of torch, so an `on_end` callback must not keep it."""
+    """A compilation that has just ended. It keeps objects of torch alive, so an `on_end` callback must not store it."""
 
     generation: int
     id: str
@@ -32,7 +32,7 @@ EndListener = Callable[[CompileEnd], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callbacks:
-    """The callbacks registered by one call of `bus.listen`, whose docstring describes them."""
+    """The arguments of one call of `bus.listen`; the docstring of `listen` describes them."""
 
     listener: Listener
     on_start: StartListener | None
@@ -62,7 +62,7 @@ def notify(what: str, callback: Callable[..., None], *args: object) -> None:
 
 
 def trouble(what: str, error: BaseException) -> None:
-    """Emit a `Trouble` record for a part of dynx that failed, such as the debugger; also warn, as there may be no listener."""
+    """Emit a `Trouble` record that a part of dynx (`what`) failed. Also issue a warning, as there may be no listener."""
     emit(Trouble(what, f"{type(error).__name__}: {error}"))
     text = f"dynx failed in its {what}: {type(error).__name__}: {error}; the program is not affected"
     warnings.warn(text, DynxWarning, stacklevel=2)

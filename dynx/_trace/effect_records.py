@@ -15,7 +15,7 @@ _MAX_EVENTS = 1000  # mutations in one record, which is one line of a run file
 
 
 def frame_record(raw: RawFrameEffects, generation: int, id: str, function: Location, site: Location | None) -> FrameEffects:
-    """Return the record of a graph's side effects; `site` is the line that called the compiled function."""
+    """Return the record of the side effects of the graph with compile id `id`; `site` is the line that called `function`."""
     return FrameEffects(
         generation,
         id,
@@ -39,7 +39,7 @@ def _mutation(raw: RawMutation, site: Location | None) -> Mutation:
 
 
 def _lines(parts: StackParts | None, site: Location | None) -> tuple[Location | None, tuple[Location, ...]]:
-    """Return the innermost user or library line of a stack, and all such lines; `site`: the line that called compiled code."""
+    """Return the innermost line of user or library code in a stack, then all of them; `site` is the call of compiled code."""
     return (None, ()) if parts is None else _lines_of_stack(of_parts(parts), site)
 
 

@@ -1,4 +1,4 @@
-"""Explain a recompile: turn torch's message about a failed guard into a `Reason`: the expected and actual value, the line."""
+"""Explain a recompile: convert torch's message about a failed guard to a `Reason`, with line, expected and actual value."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SeenValues:
         self._values.clear()
 
     def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Sort reasons of a recompile: bounds of symbolic sizes, and values that `frame` was not compiled for, come first."""
+        """Return `reasons`, likely causes first: bounds on symbolic sizes, and values that `frame` was not compiled for yet."""
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
@@ -187,7 +187,7 @@ def _name_changed_key(
 def _name_missing_attribute(
     guard: ParsedGuard, facts: EntryFacts, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Make the missing attribute the source of a failed `getattr` guard; torch's message names only the object."""
+    """Return a failed `getattr` guard with the missing attribute `x.a` as its source; torch's message names only `x`."""
     if not guard.text.startswith("getattr failed"):
         return guard
     attributes = [source for source in facts.requests if source.rpartition(".")[0] == guard.source]

@@ -1,4 +1,4 @@
-"""Rename guarded values to the names in the user's code, where torch uses names of its own wrapper or of CPython."""
+"""Rename guarded values to the names in the user's code. torch's names can be `fn.step`, `args[0]` or `___stack0`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 def in_words_of_the_user(
     reasons: Sequence[Reason], code: CodeType, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Reason]:
-    """Rename guarded values as in the user's code, and drop guards of other functions that share torch's `wrap_inline`.
+    """Rename guarded values as in the user's code, and drop the failed guards of cache entries for other callables.
 
-    torch compiles callables without Python code inside one function, `wrap_inline(fn)`. In its guards, `self.step` is
+    torch compiles all callables without Python code as one function, `wrap_inline(fn)`. In its guards, `self.step` is
     `fn.step`, and the first parameter of `fn` is `args[0]`. A decorator, such as `torch.no_grad()`, hides the parameters too.
     After a graph break, values on Python's stack become arguments of the resume function, with names such as `___stack0`.
     """
@@ -59,7 +59,7 @@ def _renamed(reason: Reason, source: str) -> Reason:
 
 
 def _parameters_of_wrapped(code: CodeType, locals: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the positional parameters of the function that a decorator wraps; empty if that function is unclear."""
+    """Return the positional parameters of the function that a decorator wraps; empty if it has no, or several, candidates."""
     functions = [locals[name] for name in code.co_freevars if type(locals.get(name)) in (FunctionType, MethodType)]
     functions = [function for function in functions if not function.__module__.startswith("torch.")]
     return _parameters(functions[0]) if len(functions) == 1 else ()

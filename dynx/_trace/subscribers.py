@@ -1,4 +1,4 @@
-"""The callbacks for the hooked functions of torch, which collect the events of a compilation and emit its records."""
+"""Callbacks on calls of the torch functions that dynx hooks: collect the events of a compilation, and emit its records."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def generation() -> int:
 def add_record(make: Callable[[int, str, Location | None], R], *, is_emitted: bool = True) -> R:
     """Return the record that `make` builds for the compilation in progress on this thread.
 
-    `make` takes the generation, the compile id, and the location of the function (None if no listener is registered). With
+    `make` takes the number of Dynamo's resets, the compile id, and the function's location (None if there is no listener). With
     `is_emitted`, the record is emitted together with the compilation's other records.
     """
     scope = _scope()
@@ -74,7 +74,7 @@ def clear_facts() -> None:
 
 
 def _scopes() -> list[Scope]:
-    """Return the scopes of the compilations in progress on this thread, the innermost last."""
+    """Return a `Scope` (the data collected so far) for each compilation in progress on this thread, the innermost last."""
     scopes: list[Scope] = _in_progress.__dict__.setdefault("scopes", [])
     return scopes
 

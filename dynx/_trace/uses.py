@@ -18,9 +18,9 @@ _HOOKS = hooks.__file__
 
 
 class Uses:
-    """A recorder of the uses of `torch.compile`, and of the settings when a compiled function is called for the first time.
+    """A recorder of the uses of `torch.compile`, and of the settings, such as the stance, at the first call of compiled code.
 
-    The hook on calls is removed at the first call that may compile, so that later calls have no overhead.
+    The hook on calls of compiled functions is removed at the first call that may compile: later calls have no overhead.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Uses:
 
     @property
     def record(self) -> CompileUse | None:
-        """The record of the uses of torch.compile so far; None if the installed torch lacks one of the hook points."""
+        """The record of the uses of torch.compile so far; None if the installed torch lacks a function to hook."""
         if not self._is_complete:
             return None
         return CompileUse(

@@ -83,7 +83,7 @@ def losses(graph: SavedGraph) -> Iterator[tuple[str, Loss]]:
 def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
     """Yield a finding for each loss of precision in saved tensors of graphs that were compiled under `dynx.saved.hooks`.
 
-    Its seconds are 0, because a loss of precision costs no compile time.
+    The seconds of a finding are 0, because a loss of precision costs no compile time.
     """
     for graph in graphs:
         for rule, loss in losses(graph) if graph.hooks else ():

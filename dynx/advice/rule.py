@@ -40,7 +40,7 @@ class Advice(NamedTuple):
 
 
 def expected(text: str) -> Advice:
-    """Return the advice to expect a bounded number of recompiles, such as one per mode: `is_expected` is True."""
+    """Return an `Advice` that says to expect a bounded number of recompiles, such as one per mode (`is_expected` is True)."""
     return Advice(text, is_expected=True)
 
 
@@ -68,7 +68,7 @@ class RecompileRule(Rule):
         applies: Whether the rule applies to the first failed guard of a recompile.
         advice: Returns the advice on a group of recompiles with the same cause.
         fixes: Returns the fixes for `dynx fix`, the smallest change first.
-        is_size: Whether the changed value is a size, stride or number of dims: the program decides it, not a library.
+        is_size: Whether the changed value is a size, stride or number of dims: it comes from the program, not a library.
         is_common: Whether the changed value may have different names in the parts of a function that a graph break split. The
             recompiles of these parts then share one finding.
     """
@@ -122,7 +122,7 @@ class RunRule(Rule):
 
     Attributes:
         find: Returns the findings in the records of a run.
-        is_merged: Whether findings at the same line are merged; the title is that of the first.
+        is_merged: Whether findings at the same line are merged into one, with the title of the first.
     """
 
     find: Callable[[RunRecords], Iterable[Finding]]
@@ -181,9 +181,9 @@ class Cause:
 
 
 def is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:
-    """Return whether `compile` happened because of a graph break.
+    """Return whether a graph break caused a compilation, or made torch give it up.
 
-    It did if it compiled the break's resume function, or if it was an attempt that torch gave up because of the break.
+    A graph break causes the compilation of its resume function; torch gives a compilation up if it cannot resume.
     """
     if compile.resumes is None:
         return not graph_break.resumable and compile.outcome in ("skipped", "failed") and compile.key in graph_break.compiles

@@ -17,7 +17,7 @@ IN_VAIN = "; tried in vain: "  # between advice and the fixes that did not help
 
 
 def with_trials(finding: Finding, trials: Iterable[Trial]) -> Finding:
-    """Return a finding with the trials of its fixes, and with advice that takes their results into account."""
+    """Return a finding with the `trials` (runs with one fix each) of its fixes, and with advice updated by their results."""
     own = tuple(trial for trial in trials if _key(trial) == _key(finding))
     if not own:
         return finding
@@ -40,7 +40,7 @@ def _without(advice: str, trials: tuple[Trial, ...]) -> str:
 
 
 def names(advice: str, fix: Fix) -> bool:
-    """Return whether the advice names a fix: its setting, option or call."""
+    """Return whether a text of advice contains the setting, option or call of a fix, such as `mark_dynamic`."""
     if setting := re.search(r"config\.(\w+)", fix.code):
         return setting[1] in advice
     return (fix.code.partition("(")[0] if fix.kind == "mark" else fix.code) in advice

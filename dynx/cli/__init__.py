@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
-    """Run the command and return its exit code; if it runs the user's program, return the function that runs the program."""
+    """Run the command and return its exit code. For a command that runs the user's program, return a function that does so."""
     with encodable(sys.stdout, sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("always", DynxWarning)
         warnings.showwarning = _show_warning

@@ -1,4 +1,4 @@
-"""Parse the command line: separate the arguments of dynx from those of the program, and report wrong ones."""
+"""Parse the command line: separate the arguments of dynx from those of the program that it runs, and report unknown options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; report unknown ones as errors of the subcommand, where argparse would show the usage of `dynx`."""
+        """Parse arguments. Report unknown ones with the usage of the subcommand; argparse would show the usage of `dynx`."""
         known, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self._refuse(unknown[0])
@@ -81,7 +81,7 @@ class Split(NamedTuple):
 def split(parser: Parser, argv: Sequence[str]) -> Split:
     """Split the command line into the arguments of dynx and those of the program that the command runs, if any.
 
-    `--` is inserted before the program, so that argparse does not read code after `-c` that begins with a dash as an option.
+    `--` is inserted before the program: otherwise, argparse would read code that begins with a dash (`-c "-x"`) as an option.
     """
     words = list(argv)
     position = 0

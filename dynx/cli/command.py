@@ -16,7 +16,7 @@ class Command(Protocol):
     """A module that implements a `dynx` command: `add_to` adds its argument parser, `act` runs the command."""
 
     def add_to(self, commands: Subparsers) -> None:
-        """Add the argument parser of this command to `commands`; it sets `arguments.act` to `act`, which runs the command."""
+        """Add the argument parser of this command to `commands`. The parser sets `arguments.act` to this command's `act`."""
 
     def act(self, arguments: argparse.Namespace) -> int | Callable[[], int]:
         """Run the command; return the exit code, or a function that runs the user's program and returns the exit code."""

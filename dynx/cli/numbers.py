@@ -10,7 +10,7 @@ from collections.abc import Callable
 def number(expected: str, accepts: Callable[[float], bool]) -> Callable[[str], float]:
     """Return the `type` of an argparse option that takes finite numbers for which `accepts` is true.
 
-    `expected` follows "X is not" in the error, such as "a number of seconds".
+    `expected` names such numbers in the error: with "a number of seconds", the error is "x is not a number of seconds".
     """
 
     def parse(text: str) -> float:

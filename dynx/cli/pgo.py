@@ -60,7 +60,7 @@ def add_to(commands: Subparsers) -> None:
     prune.add_argument(
         "--drop",
         metavar="REGEX",
-        help="make the sizes of inputs whose whole source (name in guards) matches REGEX static again, until they change",
+        help="make sizes static again, until they change, for inputs whose whole source (name in guards) matches REGEX",
     )
     prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write the profile to")
 

@@ -17,7 +17,7 @@ _ERASE = "\r\x1b[2K"
 def fitted(text: str, place: str) -> str:
     """Return `text` and the location `place`, shortened to one line of the terminal; the line number is always kept.
 
-    dynx could not erase a line that the terminal wraps.
+    The terminal would wrap a longer text, and dynx could then not erase it.
     """
     width = columns(stderr=True) - 1
     room = max(12, width - _columns_of(text))

@@ -28,7 +28,7 @@ def show(content: RenderableType, *, stderr: bool = False) -> None:
 
 
 def print_record(record: Shown, *, as_json: bool) -> None:
-    """Print a record to standard output, as JSON or as a person reads it."""
+    """Print a record (the result of a command) to standard output: as JSON, or as text for a person."""
     if as_json:
         print(record.to_json())
     else:

@@ -37,13 +37,13 @@ _code_counts: dict[str, int] = {}  # by name of a probe's builtin: the number of
 
 
 class BytecodeProbe(Handle):
-    """A probe that inserts a call into functions: traced by Dynamo, the call runs `fire(tx)`; run by Python, it does nothing.
+    """A probe that inserts a call into functions. When Dynamo traces it, `fire(tx)` runs; in eager code the call does nothing.
 
     A rewritten function has a new code object without cache entries, so its next call is traced. `remove()` restores the
     original code object together with its cache entries; several probes on one function can be removed in any order.
 
-    The function that is called is added to `builtins`. It stays there until the last code object that calls it is freed,
-    because a generator or closure that was created before `remove()` may run such a code object later.
+    The inserted call finds its function in `builtins`. The function stays there until the last code object that calls it is
+    freed, because a generator or closure that was created before `remove()` may run such a code object later.
     """
 
     def __init__(self, target: Target, fire: Callable[[Any], None]) -> None:
@@ -93,7 +93,7 @@ class BytecodeProbe(Handle):
 
 
 def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeType) -> None:
-    """Assign rewritten code to a function, and count the code objects that call each probe's builtin."""
+    """Assign rewritten code to a function; its probes stay in `builtins` until all code objects that call them are freed."""
     for nested in codes_in(code):
         for name in rewritten.calls.keys() & nested.co_names:
             _code_counts[name] = _code_counts.get(name, 0) + 1
@@ -102,7 +102,7 @@ def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeTy
 
 
 def _release(name: str) -> None:
-    """Decrement the number of living code objects that call a probe's builtin; delete the builtin when none is left."""
+    """Note that a code object that calls a probe was freed; after the last one, delete the probe from `builtins`."""
     _code_counts[name] -= 1
     if not _code_counts[name]:
         del _code_counts[name]
@@ -112,7 +112,7 @@ def _release(name: str) -> None:
 
 
 class _Marker:
-    """The builtin that rewritten bytecode calls; when Dynamo traces the call, it runs the probe instead."""
+    """The object in `builtins` that rewritten bytecode calls. The call does nothing, but runs the probe if Dynamo traces it."""
 
     __slots__ = ()
 

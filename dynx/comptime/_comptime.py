@@ -22,7 +22,7 @@ class Comptime:
 
     Args:
         fn: is called with a ComptimeContext.
-        fallback: is called without arguments in eager code, and returns the value there. Default: the value is None.
+        fallback: is called without arguments in eager code, to return the value of `comptime(fn)` there; by default it is None.
         on_error: "raise" (default) fails the compilation if `fn` raises; "warn" warns, and "record" adds the error to
             `dynx.watch().troubles`. The compilation then continues with None as the value.
         fallback_fn: torch's name for `fallback`.
@@ -76,7 +76,7 @@ class Comptime:
 
     @staticmethod
     def print_disas(*, stacklevel: int = 0) -> None:
-        """Print the bytecode of the traced frame or, with `stacklevel`, of a frame inlining it; an arrow marks the position."""
+        """Print the traced frame's bytecode, with an arrow at the current instruction; `stacklevel` selects an outer frame."""
         comptime(lambda ctx: ctx.print_disas(stacklevel=_level(ctx)))
 
     @staticmethod
@@ -132,7 +132,7 @@ class Comptime:
 
 
 def _level(ctx: ComptimeContext) -> int:
-    """Return the `stacklevel` argument of a helper such as `comptime.print_locals`, plus one for the helper's own frame."""
+    """Return the frame level that a helper such as `comptime.print_locals` shows: `stacklevel`, plus one for its own frame."""
     level: int = ctx.get_local("stacklevel").as_python_constant() + 1
     return level
 

@@ -57,7 +57,7 @@ class ComptimeContext:
 
     @property
     def location(self) -> Location:
-        """The file, line, columns and function being traced; in a resume function, the name of the user's function."""
+        """The file, line, columns and function being traced; for a resume function, the function that it continues."""
         return named(location_of(translator.location(self._tx)))
 
     @property
@@ -148,7 +148,7 @@ class ComptimeContext:
         return tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in guards)
 
     def side_effects(self) -> tuple[Effect, ...]:
-        """Return the mutations, made by traced code so far, of objects that exist outside of the trace.
+        """Return the mutations that traced code has made so far, of objects that exist outside of the trace.
 
         Compiled code should repeat them in this order after its graph; `dynx.watch().side_effects` shows whether it does.
         """
@@ -156,7 +156,7 @@ class ComptimeContext:
         return tuple(effect_record(effect) for effect in effects)
 
     def is_modified(self, name: str, level: int = 0) -> Modified:
-        """Return whether traced code has modified the items of a local variable's object so far, and which of its attributes.
+        """Return what traced code has modified so far in the object of a local variable: its items, and which attributes.
 
         Args:
             name: a local or closed-over variable, as for `local`.
@@ -285,7 +285,7 @@ class ComptimeContext:
         _output.log(self._tx, Logged(self.compile_id, self.location, texts))
 
     def print(self, val: Any, *, file: TextIO | None = None) -> None:
-        """Print a value once for each execution of the line, however often Dynamo restarts; with `file`, in every attempt."""
+        """Print a value once, even if Dynamo restarts and traces this line again. With `file`, print in every trace attempt."""
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:
@@ -293,7 +293,7 @@ class ComptimeContext:
         self._write(translator.graph_code(self._tx, verbose=verbose), file)
 
     def print_disas(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the bytecode of this frame or, with `stacklevel`, of a frame inlining it; an arrow marks the instruction."""
+        """Print this frame's bytecode, with an arrow at the current instruction; `stacklevel` selects an outer frame."""
         self._write(translator.disassembly(self._at(stacklevel)), file)
 
     def print_value_stack(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:

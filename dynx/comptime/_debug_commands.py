@@ -69,7 +69,7 @@ class Debugger(cmd.Cmd):
         self.cmdqueue = commands or []
 
     def stop_at(self, tx: Any, reason: str = "") -> None:
-        """Prompt before Dynamo traces an instruction, or where the instruction breaks the graph (for `reason`)."""
+        """Show where the trace stands, and prompt for commands; `reason` is why the instruction breaks the graph, if any."""
         self._present, self._tx = self._recorder.row_of(tx), tx
         self._go_to(self._present, reason)
         try:
@@ -213,7 +213,7 @@ class Debugger(cmd.Cmd):
         return self._look_at(self._level - 1)
 
     def do_p(self, arg: str) -> bool:
-        """Evaluate and print an expression of locals, globals and tensor metadata (x.shape); after `back`, only a local."""
+        """Evaluate and print an expression of locals, globals, tensor metadata (x.shape); after `back`, only print a local."""
         local_variables = self._state().frames[self._level].locals
         if not arg:
             self._complain("p needs an expression")
@@ -287,7 +287,7 @@ class Debugger(cmd.Cmd):
         return _trail_reader.state(self._trail, self._row, internals=self._internals)
 
     def _continue_to(self, stop: Stop | None) -> bool:
-        """Go to the next breakpoint, graph break or instruction that meets `stop`; trace on only if at the newest row."""
+        """Go to the next breakpoint, graph break or instruction that meets `stop`; after `back`, only to recorded ones."""
         if self._row == self._present and self._has_ended:
             return self._complain("the trace is over: back and rs move through it, c and q leave")
         if self._row == self._present:
@@ -321,7 +321,7 @@ class Debugger(cmd.Cmd):
         return self._cached_history
 
     def _hits(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Return whether a breakpoint stops at a recorded instruction; a condition counts as it was evaluated while tracing."""
+        """Return whether a breakpoint stops at a recorded instruction. A condition must have been true during tracing."""
         return row in breakpoint.rows or (breakpoint.condition is None and self.stops.is_at(breakpoint, row))
 
     def _go_to(self, row: int, reason: str = "") -> bool:
@@ -359,7 +359,7 @@ class Debugger(cmd.Cmd):
         return resolve(function, None)
 
     def _function(self, name: str, file: str) -> Any:
-        """Return the function that `name` refers to in the selected frame, else the one of this name in `file`, else None."""
+        """Return the function that `name` refers to in the selected frame, else one of this name in `file`, else None."""
         if not all(part.isidentifier() for part in name.split(".")):
             return None
         try:

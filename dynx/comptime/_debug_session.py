@@ -198,7 +198,7 @@ class Session(Handle):
             self.debugger.stop_at(tx)
 
     def _stops_before(self, row: int, tx: Any) -> bool:
-        """Return whether to stop before an instruction; False for instructions that a restarted attempt only repeats."""
+        """Return whether to stop before an instruction; False if a restarted trace repeats an instruction traced before."""
         attempt, debugger = self.trail.attempt(row), self.debugger
         if attempt.rows <= attempt.replays:
             key = attempt.compile_id, attempt.rows

@@ -60,7 +60,7 @@ def write(tx: Any, text: str, file: TextIO | None) -> None:
 
 
 def log(tx: Any, record: Logged) -> None:
-    """Print a `ctx.log` record to standard error and to every open `dynx.watch()`, when the current trace attempt ends."""
+    """When the trace attempt ends, print a `ctx.log` record to standard error, and add it to every open `dynx.watch()`."""
 
     def output(outcome: Outcome) -> None:
         event = replace(record, outcome=outcome)
@@ -79,7 +79,7 @@ def on_commit(tx: Any, call: Callable[[], None]) -> None:
 
 
 def output_count(tx: Any) -> int:
-    """Return how many outputs the current attempt has buffered; `carry_over(tx, count)` then keeps those buffered later."""
+    """Return how many outputs the current attempt has buffered. `carry_over(tx, count)` keeps outputs buffered after these."""
     attempt = _attempts.get(id(translator.output_key(tx)))
     return 0 if attempt is None else len(attempt.outputs)
 
@@ -171,7 +171,7 @@ def _show(outputs: list[Output], outcome: Outcome) -> None:
 
 
 def _in_debugger() -> bool:
-    """Return whether this output comes from a debugger's prompt, where it must appear immediately."""
+    """Return whether this output was requested at the prompt of a debugger such as pdb, where it must appear immediately."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_globals.get("__name__") in _DEBUGGERS:

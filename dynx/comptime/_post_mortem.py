@@ -149,10 +149,10 @@ def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> Break
 
 
 def _innermost(traced: Location, reported: Location | None) -> Location:
-    """Return the location of a graph break: the traced frame's, or the one that torch's error reports if the lines differ.
+    """Return the location of a graph break: `traced`, that of the traced frame, unless torch's error reports another line.
 
-    The traced frame's location also has columns. The lines differ if the error was raised in an inner frame that is no longer
-    traced: then only torch's error (its `real_stack`) still has that line.
+    `traced` is preferred because it has columns. The lines differ if the error was raised in an inner frame that is no longer
+    traced: then only torch's error (its `real_stack`) has the line of the graph break.
     """
     if reported is None or (reported.file, reported.line) == (traced.file, traced.line):
         return traced

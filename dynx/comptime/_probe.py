@@ -199,7 +199,7 @@ class Probe(Handle):
         return True
 
     def _fired_in_frame(self, tx: Any) -> bool:
-        """Return whether a probe on a function has fired in this frame already, as when a loop jumps back to its first line."""
+        """Return whether the probe of a function has fired in this frame: a loop back to the first line is not a new call."""
         if self.target.statement is not None:
             return False
         if tx in self._entered:

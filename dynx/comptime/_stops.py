@@ -37,7 +37,7 @@ class Breakpoint:
 
 
 class FrameId(NamedTuple):
-    """Identifies a traced frame; the same in every attempt, although Dynamo restarts the trace."""
+    """The identity of a traced frame, which stays the same when Dynamo restarts and traces the frame again."""
 
     compile_id: str
     ordinal: int  # among the frames of the attempt; 0 is the compiled function itself
@@ -137,7 +137,7 @@ def _beginnings(code: Code) -> tuple[int, ...]:
 
 
 def _new_lines(steps: list[statements.Step]) -> list[int]:
-    """Return the indices of the instructions whose line differs from that of the instruction before."""
+    """Return the indices of the instructions at which the source line changes."""
     indices: list[int] = []
     previous: int | None = None
     for index, step in enumerate(steps):

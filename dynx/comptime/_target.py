@@ -45,7 +45,7 @@ class Target:
         return f"{short_path(self.file)}:{self.line}"
 
     def covers(self, code: CodeType) -> bool:
-        """Return whether a code object may contain this location; for a resume function, pass the user's function's code."""
+        """Return whether a code object may contain this location; pass the user's function's code for a resume function."""
         if real_path(code.co_filename) != real_path(self.file):
             return False
         if self.statement is not None:
@@ -63,10 +63,10 @@ class Target:
 
 
 def resolve(target: Any, line: int | None) -> Target:
-    """Find the statement or function that the target of a probe or breakpoint names; `line` is a line in a callable's file.
+    """Find the statement or function at which a probe or breakpoint has to stop.
 
-    A target is a callable, a module class, `"file.py:12"`, `"file.py::function"` or `"module:function"`. Raises ProbeFailed if
-    no probe can stop there; the second line of its message says what to do instead.
+    `target` is a callable, a module class, `"file.py:12"`, `"file.py::function"` or `"module:function"`. `line` selects a line
+    of the target's file, by default the beginning of the function. Raises ProbeFailed, with advice, if no probe can stop there.
     """
     if isinstance(target, str):
         file, colon, rest = target.rpartition(":")
@@ -110,7 +110,7 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
 
 
 def _lambdas_at(file: str, line: int, reach: Reach) -> list[FunctionType]:
-    """Return the loaded lambdas of the statement that `reach` describes: those that begin on `line` or, if none does, all."""
+    """Return the existing lambda functions of a statement (`reach`): those that begin on `line` or, if none does, all."""
     on_line = [code for code in reach.lambdas if code.co_firstlineno == line] or reach.lambdas
     return [function for code in on_line for function in loaded_functions(file, code)]
 
@@ -207,7 +207,7 @@ def _traced(target: Any) -> Any:
 
 
 def _is_decorating_object(layer: Layer) -> bool:
-    """Return whether a decorator put an object, not a function, around a function; its `__call__` then runs first."""
+    """Return whether a layer is a callable object by which a decorator replaced a function: its `__call__` runs first."""
     return layer.wraps_by == "decorator" and type(layer.value) is not FunctionType
 
 

@@ -119,7 +119,7 @@ class Timeline(Handle):
     def take(self, compile_id: str) -> tuple[TracedCompile | LineCost, ...]:
         """Return the measurements of the finished compilation with this id, and of its lines.
 
-        Leave out what an earlier call has returned, since the same id comes again after `torch._dynamo.reset()`.
+        Leave out what an earlier call has returned: after `torch._dynamo.reset()`, another compilation gets the same id.
         """
         of_id = {index: attempt for index, attempt in enumerate(self._attempts) if attempt.trace_id.compile_id == compile_id}
         attempts = [attempt for index, attempt in of_id.items() if index not in self._taken]

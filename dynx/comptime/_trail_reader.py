@@ -51,12 +51,12 @@ def state(trail: Trail, row: int, *, internals: bool = False) -> TraceState:
 
 
 def frames(trail: Trail, row: int, *, internals: bool = False) -> list[int]:
-    """Return the row of the current instruction of each shown frame, innermost first; `row` itself is always included."""
+    """Return the call stack at a recorded instruction: `row` itself, then the rows of its callers, without hidden frames."""
     return [caller for caller in trail.callers(row) if caller == row or is_shown(trail, caller, internals=internals)]
 
 
 def graph(trail: Trail, row: int) -> list[str]:
-    """Return the operations of the FX graph before a recorded instruction, as lines of code."""
+    """Return the operations that the FX graph had before a recorded instruction, as lines of code."""
     progress = trail.progress(row)
     lines = [trail.texts[text] for text in trail.graphs[progress.graph][: progress.nodes]] if progress.nodes else []
     return sorted(lines, key=lambda line: " = input " not in line)  # torch adds an input when it is first used
@@ -76,7 +76,7 @@ def guards(trail: Trail, row: int) -> list[TracedGuard]:
 def values_of(trail: Trail, row: int, name: str) -> list[tuple[int, str]]:
     """Return the values that a local variable has had in the frame of a recorded instruction so far, oldest first.
 
-    Each is the row of the instruction that assigned the value, and the value as text.
+    Each is a pair: the row (index) of the instruction that assigned the value, and the value as text.
     """
     values: list[tuple[int, str]] = []
     frame, bindings = trail.row(row).frame, NOTHING

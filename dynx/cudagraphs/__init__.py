@@ -21,8 +21,8 @@ each input, and the pieces if the graph is split around operators that cannot be
 **Invariants.**
 
 1. A recording is replayed only if the layouts, scalars, addresses and state that a call depends on are those of the capture:
-   the call has the recording's key, or fulfills its predicate, which is faster. Otherwise the call is recorded too, or runs
-   uncaptured (as eager or compiled code, without a CUDA graph).
+   the call has the same key as the recording or, which is faster, fulfills the recording's predicate. Otherwise the call is
+   recorded too, or runs uncaptured (as eager or compiled code, without a CUDA graph).
 2. The first call of a compiled graph, and of a function with certain layouts and state, runs uncaptured: it initializes what
    cannot be initialized in a capture, such as libraries, and shows what the function mutates.
 3. While a backward pass needs tensors that a replay saved, that recording is pending and is not replayed; another recording is

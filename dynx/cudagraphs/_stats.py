@@ -17,7 +17,7 @@ from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded
 
 @dataclass(slots=True)
 class Tally:
-    """A counter of replays of one recording, with the inputs and bytes that each copies, and the bytes the recording holds."""
+    """The number of replays of a recording, the inputs and bytes that each replay copies, and the bytes the recording holds."""
 
     copies: int = 0
     nbytes: int = 0

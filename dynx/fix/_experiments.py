@@ -17,7 +17,7 @@ from dynx.records.fix import Fix, Mark
 
 
 def apply(fixes: Iterable[Fix]) -> ExitStack:
-    """Apply fixes to this process until the returned context is closed; a setting that a fix changes stays changed.
+    """Apply fixes to this process. Closing the returned stack undoes them, except for settings of torch that they changed.
 
     Raises UsageError for a fix that has to be written into a file, and whatever a statement raises, such as AttributeError for
     a setting that the installed torch lacks.

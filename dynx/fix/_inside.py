@@ -19,8 +19,9 @@ from dynx.fix._plan import Plan, values_file
 
 
 class PlanInUse(AbstractContextManager["PlanInUse"]):
-    """Context manager that applies a plan while the program runs, and then saves the global variables that the plan names.
+    """Context manager in which the program runs with a plan: changes to try, such as fixes and new texts of source files.
 
+    At its end, it saves the global variables in `plan.values` to a file, to compare them with those of another run.
     `path` is the JSON file with the plan, and `module` the `__main__` module of the program. The attribute `load` returns the
     code of the main file: compiled from the changed text if the plan has one, else by the argument `load`.
     """
@@ -44,7 +45,7 @@ class PlanInUse(AbstractContextManager["PlanInUse"]):
 
 
 def read_instead(sources: Any) -> None:
-    """Make imports use the texts in `sources`, by path, instead of the files, until the process ends; cache no bytecode."""
+    """Make later imports of the files in `sources`, a dict from path to text, use these texts; no bytecode is cached."""
     original = SourceFileLoader.get_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:

@@ -74,7 +74,7 @@ def _helped(finding: Finding, before: Result, after: Result) -> Finding | None:
 def _outcome(
     fix: Fix, helped: Finding | None, before: Result, after: Result, comparison: Comparison
 ) -> tuple[Outcome, str, bool | None]:
-    """Return outcome, reason, and whether the output is the same, if compared; `helped` is a finding that `fix` reduced."""
+    """Return outcome, reason, and whether the output is the same (None if not compared). `fix` reduced the finding `helped`."""
     if after.was_stopped:
         return "takes too long", f"stopped after {after.seconds:.0f} s, where it takes {before.seconds:.0f} s without it", None
     if after.exit_code and not before.exit_code:
@@ -133,7 +133,7 @@ def _occurrences(finding: Finding, run: Run) -> int:
 
 
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
-    """Return whether a cost count rose; False if that is acceptable: more code is compiled, or a recompile limit is higher."""
+    """Return whether a cost, such as recompiles, rose without a good reason (more code compiled, a higher recompile limit)."""
     is_new_code = new.eager + new.failed < old.eager + old.failed and not fix.is_stance
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))

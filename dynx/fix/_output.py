@@ -77,7 +77,7 @@ def _shared(first: str, second: str) -> int:
 
 
 def _line_of(parts: list[str], position: int, offset: int) -> str:
-    """Return the line of the joined `parts` that has the character at `offset` of `parts[position]`, cut to 60 characters."""
+    """Join `parts`, and return the line that contains the character `parts[position][offset]`, cut to 60 characters."""
     text, at = "".join(parts), sum(map(len, parts[:position])) + offset
     line = (text[:at].rpartition("\n")[2] + text[at:].partition("\n")[0]).strip()
     return repr(line if len(line) <= 60 else f"{line[:57]}…")

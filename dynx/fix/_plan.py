@@ -34,7 +34,7 @@ class Plan:
         return cls(tuple(from_data(Fix, fix) for fix in data["fixes"]), data["sources"], tuple(data["values"]))
 
     def changed_since(self, earlier: Plan) -> tuple[Location, ...]:
-        """Return the file and first line of each source change from `earlier` to this plan, numbered as in `earlier`."""
+        """Return file and first line of each source change since the plan `earlier`, with the line numbers of that plan."""
         changed = []
         for file, text in self.sources.items():
             before = earlier.sources[file] if file in earlier.sources else read(file)

@@ -82,7 +82,7 @@ class Result:
 
 
 def run(program: Program, plan: Plan, *, timeout: float) -> Result:
-    """Run a program in a separate process, and stop it with its child processes after `timeout` seconds.
+    """Run a program with the changes in `plan` in a separate process; stop it and its child processes after `timeout` seconds.
 
     The program has an empty stdin and begins with empty compile caches on disk, so that the times of runs can be compared.
     """

@@ -19,13 +19,13 @@ Propose = Callable[[Plan, Finding, Fix], Iterator[Plan]]
 
 
 def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
-    """Yield `plan` with `fix`, to be applied when the program starts; nothing for a rewrite, which has to change a file."""
+    """Yield `plan` with `fix` added, to be applied when the program starts; yield nothing if the fix has to change a file."""
     if fix.kind != "rewrite":
         yield replace(plan, fixes=(*plan.fixes, fix))
 
 
 def rewritten(program: Program) -> Propose:
-    """Return a function that yields a plan for each way to write a fix into the source files of a program.
+    """Return a function that yields a plan (with new source texts) for each way to write a fix into the files of a program.
 
     For a program without a file, such as `-c` code, return `experiments`, whose plans change no file. Raises UsageError if
     libcst, which `pip install 'dynx[fix]'` installs, is missing.

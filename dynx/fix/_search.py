@@ -1,6 +1,7 @@
-"""Try fixes one after the other, and keep each fix that helps; later trials run the program with all kept fixes.
+"""Search for fixes that help: try one after the other, each in a separate run of the program (a trial).
 
-A plan lists the changes with which a trial runs the program (`_plan.py`); the trial is compared with the run without its fix.
+A fix that helps is kept, and later trials run with it. A plan (`_plan.py`) lists all changes of the program in one run. Each
+trial is compared with the run in which only the fixes kept so far were applied.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ class Limits:
 
 
 class Attempt(NamedTuple):
-    """Key that identifies a fix that was tried: the fix, and for an argument of torch.compile also the compiled function."""
+    """Key of a fix that was tried. A fix that adds an argument to torch.compile has a separate key for each function."""
 
     fix: Fix
     function: str
 
 
 def attempt_of(finding: Finding, fix: Fix) -> Attempt:
-    """Return the key under which a fix that was tried is remembered."""
+    """Return the key under which the search remembers that it tried a fix."""
     return Attempt(fix, finding.location.own.function if fix.kind == "option" else "")
 
 
 class Step(NamedTuple):
-    """A fix that is kept: its trial, and the plans (all changes of the program) without it and with it."""
+    """A fix that was kept: its trial, and the plans (lists of all changes of the program) before and after it was added."""
 
     trial: Trial
     before: Plan
@@ -53,7 +54,7 @@ class Step(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A fix that removes its finding but leads to a new one, such as a further graph break, and the `result` with this fix."""
+    """A fix that removes its finding but leads to a new one (say a further graph break). `result` is the run with this fix."""
 
     finding: Finding
     fix: Fix
@@ -91,7 +92,7 @@ class Search:
 
 
 def first_run(program: Program, limits: Limits) -> Result:
-    """Return the result of the program without any fix; it may take the whole time budget."""
+    """Run the program without any fix, for at most the whole time budget, and return the result."""
     return run(program, Plan(values=limits.values), timeout=limits.budget)
 
 
@@ -116,9 +117,10 @@ def search(state: Search) -> Iterator[Trial]:
 
 
 def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
-    """Return the next finding and a fix to try for it, or None; with `stances`, only fixes that set a stance, else only others.
+    """Return the next finding and a fix to try for it; None if there is none.
 
-    A fix that was tried is tried again for findings that are new since then. If it led to another finding, it is also tried
+    `stances` selects the fixes: True for fixes that set a stance (`torch.compiler.set_stance`), False for all other fixes.
+    A fix is tried again for a finding that appeared after its last trial. A fix that led to another finding is also tried
     again after a further fix was kept.
     """
     if state.is_out_of_budget:
@@ -158,7 +160,7 @@ def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:
 
 
 def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
-    """Try `lead`, a fix that led to new findings, with each fix for these findings, until a pair is kept; yield the trials."""
+    """Try `lead`, a fix that led to new findings, in pairs with the fixes for these, until a pair is kept; yield the trials."""
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
             both = replace(second, code=f"{lead.fix.code}; {second.code}", after=lead.fix)
@@ -174,9 +176,9 @@ def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
 
 
 def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, Result] | None:
-    """Run the program with a plan, and return the trial and the result; None if the budget is spent.
+    """Run the program with the changes in `plan`; return the trial and the result, or None if the time budget is spent.
 
-    If the fix is kept, the result becomes the new base of the search.
+    If the fix is kept, the result becomes `state.base`, with which the next trials are compared.
     """
     if state.seconds_left < state.base.seconds:
         state.is_out_of_budget = True
@@ -200,14 +202,17 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
 
 
 def run_again(state: Search, plan: Plan) -> Result:
-    """Run the program with a plan, within the budget, for at most 60 s or, if longer, four times the first run."""
+    """Run the program with the changes in `plan`, and return the result.
+
+    The program is stopped after 60 s or four times the first run, whichever is longer, and when the time budget is spent.
+    """
     state.runs += 1
     timeout = min(max(_LEAST, _MARGIN * state.first.seconds), max(state.seconds_left, 1.0))
     return run(state.program, plan, timeout=timeout)
 
 
 def _learn_what_varies(state: Search) -> bool:
-    """Run the program again without a change, at most once per search; return whether its output varies from run to run."""
+    """Repeat the run of `state.base`, at most once per search; return whether the program prints something else this time."""
     if state.has_repeated or state.limits.values or state.seconds_left < state.base.seconds:
         return False
     state.has_repeated = True

@@ -46,7 +46,7 @@ class AppliedProfile(Handle):
 
     @property
     def replaced(self) -> frozenset[FrameKey]:
-        """Keys (`FrameProfile.key`) of the profile whose functions have a new key in the current source files, or are gone."""
+        """The keys (`FrameProfile.key`) in the profile that are outdated, since the function was moved, changed or removed."""
         gone = (match for match in self.matches if match.state != "same" and not is_elsewhere(match))
         return frozenset(match.frame.key for match in gone if match.state != "not portable")
 
@@ -89,7 +89,7 @@ def applied_without_notice(profile: ProfileData) -> AppliedProfile:
 
 
 def notice(found: Sequence[FrameMatch]) -> str | None:
-    """Return a message about functions that differ in the source files, and whether their sizes apply; None if none differ."""
+    """Return a message: which functions do not match the source files, and whether their sizes are used. None if all match."""
     others = [match for match in found if match.state != "same"]
     if not others:
         return None
@@ -113,10 +113,10 @@ def _require_no_compilation() -> None:
 
 
 def _sizes(frames: Iterable[FrameProfile]) -> Mapping[CodeKey, Mapping[str, SourceProfile]]:
-    """Return the sizes in the profile by function; advice reads them to find useless dynamic sizes.
+    """Return the sizes in the profile by function; advice rules read them to find dynamic sizes that should be static.
 
-    Dynamic sizes are omitted if every graph specialized them but they must stay dynamic: the graphs in the caches on disk were
-    compiled with these sizes dynamic, so that advice to make them static would not help.
+    A size that every graph specialized is left out if it must stay dynamic: the graphs in the caches on disk were compiled
+    with this size dynamic, and torch would not find these graphs if the size were static.
     """
     frames = tuple(frames)
     fixed = {frame.key: always_fixed(frame.graphs) for frame in frames}

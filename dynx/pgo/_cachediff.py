@@ -111,7 +111,7 @@ class _Comparison:
         if not candidates and (bypass := self._bypass_in_first(key.cache, key.location)):
             return (self._not_stored(key, bypass),)
         candidates = candidates or [other for other in similar if other.parts.get("gm") == key.parts.get("gm")]
-        candidates = sorted(candidates, key=lambda other: _distance(other, key))[:_MAX_CANDIDATES]
+        candidates = sorted(candidates, key=lambda other: len(dict(other.parts.items() ^ key.parts.items())))[:_MAX_CANDIDATES]
         new = [other for other in candidates if digest(other) not in self._found_again]
         explained = []
         for other in new or candidates:
@@ -148,7 +148,7 @@ class _Comparison:
         return CacheCause("bypass", cache, reason, "looked up", key.location, advice, rule)
 
     def _bypassed(self, event: CacheEvent) -> CacheCause:
-        """Return the cause for a graph that bypassed a cache in the second run, with what each run reported for the graph."""
+        """Return why a graph of the second run bypassed a cache, and what the first run reported for the same function."""
         cache, rule = _BYPASSED[event.cache]
         before = self._bypass_in_first(event.cache, event.location)
         if before is not None:
@@ -159,12 +159,8 @@ class _Comparison:
         return CacheCause("bypass", cache, reason, event.reason or _NO_REASON, event.location, advice, rule, event.count)
 
 
-def _distance(first: CacheKey, second: CacheKey) -> int:
-    return sum(first.parts.get(name) != second.parts.get(name) for name in first.parts.keys() | second.parts.keys())
-
-
 def _weight(causes: tuple[CacheCause, ...]) -> int:
-    """Return how much two keys differ; different names of symbols count least."""
+    """Return a number for how much two keys differ, from the causes of the difference; names of symbols count least."""
     return sum(1 if cause.kind == "symbol name" else 3 for cause in causes)
 
 

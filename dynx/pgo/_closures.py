@@ -1,4 +1,4 @@
-"""`stable_closure_hash`: let torch recognize functions with a closure in another process."""
+"""`stable_closure_hash`: hash closures alike in every process, so that a PGO profile fits functions with a closure."""
 
 from __future__ import annotations
 

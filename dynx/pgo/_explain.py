@@ -1,4 +1,4 @@
-"""Explain from a profile why sizes are dynamic."""
+"""Explain why sizes are dynamic, from the values that a PGO profile has for them."""
 
 from __future__ import annotations
 

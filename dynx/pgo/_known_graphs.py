@@ -25,7 +25,7 @@ _MAX_STATIC = 3  # graphs with static sizes of a function; torch gives up after 
 
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
-    """Return a graph's static and dynamic sizes from PGO `updates` and `symbols`, without sizes that the program marked."""
+    """Return which sizes are static or dynamic in a graph, except sizes that the program itself marks (`mark_dynamic`)."""
     symbol_of = {source: symbol for symbol in symbols for source in symbol.sources}
     latest = {update.source: update for update in updates}
     found = (size for update in latest.values() for size in _sizes_of(update, symbol_of))
@@ -67,8 +67,8 @@ def chooser(graphs: Mapping[CodeKey, tuple[Graph, ...]]) -> Callable[[Traced], G
 
     Of the stored graphs that fit the sizes of the call, the function returns the one with most symbols; if none fits, None.
 
-    If a size of the call is at the limit of a comparison in the program, the trace may take the other branch, as `x[:, :16]`
-    does for a width of 16. Graphs without such a size are preferred.
+    A size of the call may be exactly the bound of a comparison in the program, as a width of 16 is for `x[:, :16]`: the trace
+    may then take another branch than the stored graph. A graph in which no size has this problem is preferred.
 
     Of the graphs in which a size that changes between calls is static, at most `_MAX_STATIC` per function are chosen: otherwise
     a process with many values of that size would compile one graph for each, up to the recompile limit.

@@ -11,7 +11,7 @@ from dynx.records.cache_key import CacheKey, KeySettings
 
 
 class HasCacheKeys(Protocol):
-    """A `Run` or `Watch` with `detail="full"`, or a `Recorder`."""
+    """An object with recorded cache keys: a `Run` or `Watch` with `detail="full"`, or a `Recorder`."""
 
     @property
     def cache_keys(self) -> Sequence[CacheKey]: ...
@@ -31,8 +31,8 @@ class Lookup(NamedTuple):
 def lookups(run: HasCacheKeys) -> list[list[Lookup]]:
     """Return each compilation's cache lookups, first in the AOTAutograd cache, then in the FX graph cache.
 
-    After a hit in the AOTAutograd cache, torch looks nothing up in the FX graph cache, although it may compute a key for it. A
-    key that was looked up repeatedly, for example after a reset, counts once: as a miss if any of its lookups missed.
+    After a hit in the AOTAutograd cache, keys of the FX graph cache are left out: torch may compute such keys, but does not
+    look them up. A key that was looked up repeatedly, as after a reset, counts once: as a miss if any of its lookups missed.
     """
     compilations = list(_compilations(run))
     missed = {digest(one.key) for found in compilations for one in found if one.is_hit is False}

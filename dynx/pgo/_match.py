@@ -17,7 +17,7 @@ _RESUMES = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
 
 
 def described(frames: Iterable[FrameProfile]) -> Iterator[FrameProfile]:
-    """Yield the frames, and add the function's qualified name and source hash to each frame whose source file is unchanged."""
+    """Yield the functions of a profile, with qualified name and source hash added where the source file is unchanged."""
     hash_of = cache(file_hash)
     for frame in frames:
         function = function_at(functions_in(frame.file), _own_name(frame.name), frame.line)
@@ -64,7 +64,7 @@ def _match(frame: FrameProfile, file: str | None, *, is_same: bool) -> FrameMatc
 
 
 def is_elsewhere(match: FrameMatch) -> bool:
-    """Return whether the file of a function was not found; it may have another path, and torch identifies files by content."""
+    """Return whether a function's file was not found. torch identifies files by content: the file may have another path."""
     return match.state == "gone" and match.file is None
 
 
@@ -94,7 +94,7 @@ def _own_name(name: str) -> str:
 def _present(file: str, wanted: str, hash_of: Callable[[str], str]) -> str | None:
     """Return the path `file` if it exists, else the path of a corresponding file below the working directory or `sys.path`.
 
-    A corresponding file has the same folder and name, or the same name and the content hash `wanted`. None if there is none.
+    A corresponding file has the same name, and the same folder name or the content hash `wanted`. None if there is no file.
     """
     if os.path.isfile(file):
         return file

@@ -45,7 +45,7 @@ def _join_frame(a: FrameProfile, b: FrameProfile) -> FrameProfile:
 
 
 def kept_graphs(graphs: Iterable[Graph]) -> tuple[Graph, ...]:
-    """Return the graphs without duplicates, sorted by number of symbols, largest first, at most `_MAX_GRAPHS`."""
+    """Return at most `_MAX_GRAPHS` of the graphs, without duplicates; the graphs with the most symbols come first."""
     different = {repr(graph): graph for graph in graphs}  # not a set: 1 and 1.0 are equal
     return tuple(sorted(different.values(), key=_generality)[:_MAX_GRAPHS])
 
@@ -56,7 +56,7 @@ def _generality(graph: Graph) -> tuple[int, int, str]:
 
 
 def _join_extra(a: Mapping[str, object], b: Mapping[str, object]) -> dict[str, object]:
-    """Join the fields that a newer dynx wrote and this one does not know; of two values, keep the alphabetically first."""
+    """Join fields unknown to this version, which a newer dynx wrote; of two values, keep the alphabetically first."""
     return {key: min((side[key] for side in (a, b) if key in side), key=str) for key in sorted({*a, *b})}
 
 
@@ -126,11 +126,11 @@ def _dims(frame: FrameProfile | None, source: str) -> Iterator[tuple[int | None,
 
 
 def forgotten(frames: Iterable[FrameProfile], forget: Selects, *, with_graphs: bool) -> Iterator[FrameProfile]:
-    """Yield the frames without the dynamic sizes for which `forget(frame, source, dim)` returns True.
+    """Yield the functions of a profile, without the dynamic sizes for which `forget(frame, source, dim)` returns True.
 
-    The value of such a size becomes None (unknown), so that the size is static in the next run until it has a second value
-    in that run; a known value would make it dynamic at the first different one. If `with_graphs`, also remove the stored graphs
-    in which such a size is dynamic; otherwise, a call that fits no other stored graph is traced with the size dynamic.
+    The value of a forgotten size becomes None (unknown): in the next run, the size is static until it has had two values in
+    that run. A known value would count as the first of the two. If `with_graphs`, also remove the stored graphs in which a
+    forgotten size is dynamic. If not, a call that fits only such a graph is still traced with the size dynamic.
     """
     for frame in frames:
         sources = {name: _forget(frame, name, source, forget) for name, source in frame.sources.items()}

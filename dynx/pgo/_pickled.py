@@ -29,7 +29,7 @@ class InvalidProfile(ValueError):
 
 
 def read(data: bytes) -> Mapping[Any, Any]:
-    """Return the dict in a pickled profile; its classes are replaced by empty ones of the same names.
+    """Return the dict in a pickled profile, with empty classes of the same names in place of the classes of torch.
 
     Raises InvalidProfile if the data are truncated, too large, or contain anything that torch does not write into a profile.
     """
@@ -63,7 +63,7 @@ def _check_opcodes(data: bytes) -> None:
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler that replaces torch's classes by empty classes: new ones per file, as a pickle can set their attributes."""
+    """An unpickler with empty classes instead of torch's; each file gets new ones, since a pickle can set class attributes."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

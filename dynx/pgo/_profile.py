@@ -39,7 +39,7 @@ class Profile(ProfileData):
 
     torch keeps such a profile (PGO, profile-guided optimization) as a pickle for one job and rank. A `Profile` is saved as JSON
     that can be read, compared, merged over runs and ranks, and applied in another process or checkout. That process does not
-    recompile to learn dynamic sizes: it starts with the sizes dynamic that were dynamic at the end of the recorded runs.
+    recompile to learn which sizes are dynamic: what was dynamic at the end of the recorded runs is dynamic from the start.
 
     Example:
         >>> import os, tempfile, torch
@@ -131,7 +131,7 @@ class Profile(ProfileData):
         return type(self)(data.frames, data.runs, data.torch, extra=data.extra)
 
     def without(self, keys: Collection[FrameKey]) -> Profile:
-        """Return the profile without the functions whose `FrameProfile.key` is in `keys`, such as keys from an older file."""
+        """Return the profile without the functions whose `FrameProfile.key` is in `keys`, such as functions that are gone."""
         return replace(self, frames=tuple(frame for frame in self.frames if frame.key not in keys))
 
     def diff(self, other: ProfileData) -> ProfileDiff:
@@ -148,9 +148,9 @@ class Profile(ProfileData):
         return DynamicSizes(tuple(explained(self, source, dim)), self.runs)
 
     def prune(self, *, keep: Sizes | None = None, drop: Sizes | None = None) -> Profile:
-        """Return the profile without the dynamic sizes that `drop` selects, and without those that `keep` does not select.
+        """Return the profile without some dynamic sizes: the sizes that `drop` selects or that `keep` does not select.
 
-        In the next process, such a size is static until it has a second value, as in a program without a profile.
+        In the next process, a removed size is static until it has a second value, as in a program without a profile.
 
         Args:
             keep: a regular expression that the whole source has to match, such as `L['x']` with its brackets escaped; or sizes
@@ -195,9 +195,9 @@ class Profile(ProfileData):
         return ProfileMatches(tuple(matches(self.frames)))
 
     def to_dynamic_sources(self, *, dims: bool = False) -> str:
-        """Return the sources with a dynamic size for `TORCH_COMPILE_DYNAMIC_SOURCES` (`torch.compiler.config.dynamic_sources`).
+        """Return a value for the environment variable `TORCH_COMPILE_DYNAMIC_SOURCES`: all sources that have a dynamic size.
 
-        That setting does not distinguish functions: a source is dynamic in all of them.
+        The setting (`torch.compiler.config.dynamic_sources`) does not name functions: a source is dynamic in each function.
 
         Args:
             dims: include the dims, as in `L['x']:0`, for torch 2.13 or newer. If False, all sizes of a tensor are dynamic.
@@ -227,7 +227,7 @@ def require_folder(path: Path) -> None:
 
 
 def _bytes_of(path: str | os.PathLike[str]) -> bytes:
-    """Return the contents of a file, cut one byte above the largest allowed size of a profile."""
+    """Return the contents of a file; of a file that is too large for a profile, only enough bytes to detect this."""
     with Path(path).open("rb") as file:
         return file.read(_pickled.MAX_BYTES + 1)
 

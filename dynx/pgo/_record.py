@@ -64,7 +64,7 @@ class Recorder(Handle):
 
     @property
     def cache_settings(self) -> tuple[KeySettings, ...]:
-        """The values of torch's configuration options at the lookups of `cache_keys`, without duplicates."""
+        """The configuration of torch when it looked up each of `cache_keys`; equal configurations are listed once."""
         return tuple(event for event in self._events if isinstance(event, KeySettings))
 
     @property
@@ -93,10 +93,10 @@ class Recorder(Handle):
         return profile.prune(drop=self._prunable(profile)) if prune else profile
 
     def prunable(self) -> tuple[PrunableSize, ...]:
-        """Return the dynamic sizes of the profile that every graph specialized to one value, with the line that did so.
+        """Return the dynamic sizes of the profile that every graph specialized to one value, each with the line that did so.
 
-        Contains only sizes that can be made static without a new compilation: in some recorded graph, the size is static and
-        every size that any graph keeps as a symbol is dynamic. The next process finds that graph in the caches on disk.
+        A size is returned only if the next process can make it static without a new compilation: some recorded graph must have
+        this size static, and must have every size dynamic that any graph keeps as a symbol.
         """
         return self._prunable(self.profile(prune=False))
 

@@ -32,7 +32,7 @@ class GuardInfo(Record):
 
     @property
     def is_on_library(self) -> bool:
-        """Whether the guard checks an imported module or built-in function, or (kind "alias") that two values are identical."""
+        """Whether the guard checks an imported module or built-in function. Guards that two values are identical also count."""
         return self.source.startswith(("G['__", "G['torch']", "torch.")) or self.kind == "alias"
 
 
@@ -108,8 +108,8 @@ class CacheReport(Shown):
 class Verdict(Shown):
     """What torch would do with a call, predicted without running it. Its truth value is True if torch would compile.
 
-    `reasons` has the failing guard of each cache entry. `unknown` describes further code that the call may run; whether that
-    is compiled is known only once it runs.
+    `reasons` has the failing guard of each cache entry. `unknown` describes further code that the call may run; only when
+    this code runs is it known whether torch compiles it.
     """
 
     outcome: Literal["hit", "compile", "recompile", "eager", "unknown"]

@@ -13,7 +13,7 @@ from dynx.records.shown import Shown
 
 @dataclass(frozen=True, slots=True)
 class KeySettings(Record):
-    """The values of torch's configuration that are part of a cache key; `digest` is the value of `CacheKey.settings`."""
+    """The options of torch's configuration that are part of a cache key. `CacheKey.settings` refers to them by `digest`."""
 
     digest: str
     values: Mapping[str, str]  # "torch._inductor.config.max_autotune": "False"

@@ -32,7 +32,7 @@ DiffKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Diff(Record):
-    """One difference between what eager code and compiled code leave behind after a call, such as in a result or attribute."""
+    """One difference between eager and compiled code after a call, for example in a result, an attribute or a gradient."""
 
     path: str  # "result[0]", "args[0].weight", "self.count", "closure.total", "globals.seen", "Model.calls"
     eager: str
@@ -140,7 +140,7 @@ class CheckReport(Shown):
         yield from (f"  {note}" for note in self.notes)
 
     def call_of(self, diff: Diff) -> str:
-        """Return the first call that differs: `call 2`, or `call 2, after the change` if `change` of `check` ran before it."""
+        """Return the first call that differs: `call 2`, or `call 2, after the change` if it ran after check's `change`."""
         is_after = self.changed_at is not None and diff.call >= self.changed_at
         return f"call {diff.call}, after the change" if is_after else f"call {diff.call}"
 

@@ -15,7 +15,7 @@ AttemptOutcome = Literal["committed", "restarted", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Record):
-    """One pass of Dynamo over a frame; after a graph break or for a few other reasons, Dynamo discards it and restarts."""
+    """One attempt of Dynamo to trace a frame. Dynamo discards it and restarts after a graph break, and in a few other cases."""
 
     index: int
     outcome: AttemptOutcome

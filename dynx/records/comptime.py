@@ -1,4 +1,4 @@
-"""Records of a trace: what comptime callbacks (functions that run while Dynamo traces) logged, its guards, states and times."""
+"""Records of a trace: guards, states, times, and what comptime callbacks (functions run during the trace) logged."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ StagingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Staging(Record):
-    """How inputs that may have new addresses reach a captured CUDA graph in each replay, how outputs are returned, and why."""
+    """How a captured CUDA graph gets inputs whose addresses change, and how it returns outputs; each with the reason."""
 
     kind: StagingKind
     reason: str
@@ -107,7 +107,7 @@ class GraphRecorded(Record):
 
 @dataclass(frozen=True, slots=True)
 class AddressChange(Record):
-    """A new address of a static input: a parameter, buffer or saved tensor, which a CUDA graph reads at a fixed address."""
+    """The new address of a static input (parameter, buffer or saved tensor), which CUDA graphs read at a fixed address."""
 
     name: str
     before: int
@@ -147,7 +147,7 @@ class CudagraphStats(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphPiece(Record):
-    """One part of an FX graph that was split at operators that cannot be captured; the part is captured or runs uncaptured."""
+    """A part of an FX graph that is split at operators which cannot be captured. The part is captured or runs uncaptured."""
 
     inputs: tuple[str, ...]  # names of nodes
     outputs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Records of side effects: what traced code mutates, and whether the compiled code repeats it."""
+"""Records of side effects: what traced code mutates, and whether the compiled code repeats the mutation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EffectKind = Literal["attribute", "items", "position", "cell", "global"]
 
 @dataclass(frozen=True, slots=True)
 class Effect(Record):
-    """A mutation, by traced code, of an object outside the trace; compiled code normally repeats it after its graph has run.
+    """A mutation that traced code makes to an object outside the trace; compiled code normally repeats it after the graph ran.
 
     `before` and `after` show the value before the trace and after the last mutation, as text: the value of an attribute, cell
     or global, the items of a container, or the position of an iterator. Tensors are shown by dtype and sizes.
@@ -73,7 +73,7 @@ class FrameEffects(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Modified(Record):
-    """What traced code has changed in an object so far: which `attributes`, and whether its `items`. False if nothing."""
+    """What traced code has changed in an object so far: some `attributes`, or its `items`. False if nothing has changed."""
 
     items: bool
     attributes: tuple[str, ...] = ()

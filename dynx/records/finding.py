@@ -1,4 +1,4 @@
-"""Record of an advice rule, such as DX102, that applies to a run: what to change, and the compile time that this would save."""
+"""Record of a finding: advice of a rule (such as DX102) for a program that was run, and the compile time it would save."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dynx.records.trial import Trial
 class Finding(Record):
     """Advice of a rule on one line of the program, and the compile time that is lost without it.
 
-    `seconds` is the wall time of recompiles, and of compiling resume functions after graph breaks, with their discarded
-    attempts. The time of a function's first compilation does not count as lost.
+    `seconds` is the lost wall time: of recompiles, and of compiling resume functions after graph breaks, including attempts
+    that Dynamo discarded. The time of a function's first compilation does not count as lost.
     """
 
     rule: str

@@ -62,7 +62,7 @@ class Fix(Record):
 
     @property
     def is_stance(self) -> bool:
-        """Whether this fix, or the fix `after`, sets a stance with which the first call of a compiled function runs eagerly."""
+        """Whether this fix, or the fix `after` that led to it, sets a stance under which first calls run eagerly."""
         return self.kind == "stance" or self.rewrite == "first call" or (self.after is not None and self.after.is_stance)
 
 

@@ -28,7 +28,7 @@ class CostNode(Tree, Record):
 
 @dataclass(frozen=True, slots=True)
 class FrameCost(Record):
-    """The cost of checking the guards of one frame of the call: of the function or of a resume function.
+    """How long checking the guards of one frame takes: the frame of the called function, or of a resume function.
 
     `ns` is the time that torch takes to check all guards of the frame. The nodes in `tree` are timed on copies of the guards,
     in which torch skips no guard.
@@ -70,7 +70,7 @@ class GuardSetting(Record):
 @named("guard_costs")
 @dataclass(frozen=True, slots=True)
 class GuardCosts(Shown):
-    """The cost of checking guards in one call of a compiled function, and cheaper settings."""
+    """How long checking guards takes in one call of a compiled function, with the settings in use and with other settings."""
 
     location: Location
     call_ns: float  # of the whole call
@@ -84,12 +84,12 @@ class GuardCosts(Shown):
 
     @property
     def share(self) -> float:
-        """The fraction of the call that checking guards takes, from 0 to 1."""
+        """The fraction of the call's duration that checking guards takes, from 0 to 1."""
         return min(1.0, self.ns / self.call_ns) if self.call_ns else 0.0
 
     @property
     def advice(self) -> GuardSetting:
-        """The cheapest setting that is safe; the setting in use if no other is cheaper."""
+        """The fastest setting that misses no change (`is_safe`); the setting in use if no other safe setting is faster."""
         return min((setting for setting in self.settings if setting.is_safe), key=lambda setting: setting.ns)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ R = TypeVar("R", bound=Record)
 
 
 class HasEvents(Protocol):
-    """An object with records of what happened, in the order in which they were made: `Run` and `Watch` have such `events`."""
+    """An object such as `Run` or `Watch`, whose `events` are all records of a run in the order in which they were made."""
 
     @property
     def events(self) -> tuple[Record, ...]: ...
@@ -31,7 +31,7 @@ class Kind(Generic[R]):
         name: the "type" of the record in run files.
         doc: the docstring of the attribute, one sentence.
         merge: joins records of the same event into one record; by default every record is kept.
-        table: how a terminal and a notebook list the records; None if they do not list them in a table.
+        table: how a terminal and a notebook list the records in a table; None for no table.
 
     Example:
         >>> import dynx
@@ -63,7 +63,7 @@ class Kind(Generic[R]):
         self.__doc__ = doc
 
     def followed_by(self, change: Callable[[R], R]) -> Kind[R]:
-        """Return a copy of this descriptor that applies `change` to each record it returns, for a subclass of `RunRecords`."""
+        """Return a copy that applies `change` to each record it returns, for use in a subclass of `RunRecords`."""
         kind, merge = copy.copy(self), self._merge
         kind._merge = lambda records: tuple(map(change, merge(records)))
         return kind

@@ -36,7 +36,7 @@ def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
 
 
 def break_states(records: Iterable[BreakState]) -> tuple[BreakState, ...]:
-    """Keep one `BreakState` for each cause of a graph break: the one with the most frames."""
+    """Keep one `BreakState` for each cause of a graph break: the state with the most frames."""
     return _merge(records, lambda state: state.cause, lambda a, b: max(a, b, key=lambda state: len(state.frames)))
 
 

@@ -28,8 +28,8 @@ class CacheEvent(Record):
 class BecameDynamic(Record):
     """A size, stride or number that torch made symbolic, since it had two different values.
 
-    If `profile` names a PGO profile, the profile made it symbolic at once: `first` and `second` are values of an earlier run,
-    or empty if the profile has no values.
+    If `profile` names a PGO profile, the profile made it symbolic in the first compilation. Then `first` and `second` are
+    values of an earlier run, or empty if the profile has no values.
     """
 
     source: str  # "L['x']"
@@ -65,7 +65,7 @@ class ProfileMiss(Record):
 class Specialized(Record):
     """A size or number that torch made symbolic, and that a line of code then specialized to the value of that compilation.
 
-    Every other value recompiles; `mark_dynamic` on the size raises ConstraintViolationError.
+    A call with any other value recompiles; `mark_dynamic` on the size raises ConstraintViolationError.
     """
 
     source: str  # "L['x'].size()[1]"

@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 
 class SourceProfile(NamedTuple):
-    """The profile of one value, named as torch does (`L['x']`): the value of a number, or the sizes and strides of a tensor."""
+    """What a profile knows of one source, such as `L['x']`: the value of a number, or the sizes and strides of a tensor."""
 
     scalar: Atom = None
     size: Atoms = None
@@ -48,7 +48,7 @@ class SourceProfile(NamedTuple):
     seen: tuple[Seen, ...] = ()  # sorted; at most 8 for each dim, the smallest and largest values
 
     def dims(self) -> Iterator[tuple[int | None, Atom]]:
-        """Yield (dim, size) for each dim of a tensor; for a number, (None, value). A dynamic size or value is "dynamic"."""
+        """Yield (dim, size) for each dim of a tensor; for a number, (None, value). A dynamic one is the string "dynamic"."""
         if isinstance(self.size, tuple):
             yield from enumerate(self.size)
         elif self.scalar is not None:
@@ -83,7 +83,7 @@ class GraphSize(NamedTuple):
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def is_limit(self, value: int | float | str) -> bool:
-        """Return whether `value` is a bound set by a comparison in the code, so a trace with it may take the other branch."""
+        """Return whether `value` is the bound of a comparison in the code: a trace with this value may take another branch."""
         return self.marked and not self.is_fixed and (value == self.high or (value == self.low and value != _LEAST))
 
 
@@ -124,7 +124,7 @@ def portable_closure(digest: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProfileData(Shown):
-    """A PGO profile: which sizes of each function (`frames`) are dynamic, in which `runs`, with which `torch`."""
+    """A PGO profile: the dynamic sizes of each function (`frames`), and the runs and torch versions that it is from."""
 
     frames: tuple[FrameProfile, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)  # by id: "2026-11-23T09:10:11 train.py"
@@ -204,7 +204,7 @@ class ProfileMatches(Shown):
 class DynamicSizes(Shown):
     """The result of `Profile.explain` and `Recorder.explain`: why sizes are dynamic.
 
-    `runs` maps the id of each run in which values were seen to its date and program.
+    `runs` has the date and program of each run in which the sizes had these values, by the id of the run.
     """
 
     sizes: tuple[DynamicSize, ...] = ()

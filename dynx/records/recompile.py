@@ -68,7 +68,7 @@ class Reason(Record):
 class Recompile(OfCompile, Record):
     """A compilation of a function that already has cache entries, with the reasons why none of them matched the call.
 
-    `reasons` are sorted: first the guards whose actual value is new, since the function was not yet compiled for it.
+    `reasons` begin with the guards whose actual value is new: the function had not been compiled for this value before.
     """
 
     generation: int

@@ -16,7 +16,7 @@ Verdict = Literal["gone", "fewer", "same", "more", "new"]
 
 @dataclass(frozen=True, slots=True)
 class RunTotal(Record):
-    """One total in both runs, such as the number of recompiles or the seconds of compiling."""
+    """One total, such as the number of recompiles or the seconds of compiling, in each of two runs."""
 
     name: str  # "recompiles", "seconds in Dynamo"
     before: float
@@ -29,7 +29,7 @@ class RunTotal(Record):
 class CauseChange(Record):
     """How often one cause of a recompile, graph break or other cost occurred in each of two runs.
 
-    Causes are matched by their text and by function or source line, not by line number, since edits move lines.
+    Causes of the two runs are matched by text and by function or source text, not by line number, since edits move lines.
     """
 
     kind: CauseKind
@@ -72,7 +72,7 @@ class RunDiff(Shown):
 
     @property
     def slower(self) -> float:
-        """The compile time of the later run as a multiple of that of the earlier run; 1.0 if neither compiled."""
+        """The compile time of the later run divided by the compile time of the earlier run; 1.0 if neither run compiled."""
         (compiling,) = (amount for amount in self.amounts if amount.name == COMPILING)
         if not compiling.before:
             return 1.0 if not compiling.after else float("inf")

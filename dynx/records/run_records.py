@@ -319,7 +319,7 @@ class RunRecords:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the whole run in seconds; 0.0 until the run has ended, and if its process was killed."""
+        """Wall time of the whole run in seconds; 0.0 while the run goes on, or if its process was killed before the end."""
         seconds = self.end.get("seconds", 0.0)
         return seconds if isinstance(seconds, float) and math.isfinite(seconds) else 0.0
 

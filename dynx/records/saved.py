@@ -93,11 +93,11 @@ class SavedGraph(Record):
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes that the activations take between forward and backward, packed by the rules of `saved.hooks`."""
+        """The bytes that the activations take between forward and backward, after the rules of `saved.hooks` packed them."""
         return sum(tensor.saved_bytes for tensor in self.activations)
 
     @property
     def unused_rules(self) -> tuple[str, ...]:
-        """The rules of `saved.hooks` that select no tensor of the graph."""
+        """The rules of `saved.hooks` that apply to no tensor of the graph."""
         used = {tensor.rule for tensor in self.tensors}
         return tuple(rule for rule in self.rules if rule not in used)

@@ -45,7 +45,7 @@ class SavedReport(Shown):
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes that the activations take between forward and backward, packed by the rules of `saved.hooks`."""
+        """The bytes that the activations take between forward and backward, after the rules of `saved.hooks` packed them."""
         return sum(tensor.saved_bytes for tensor in self.activations)
 
     @property

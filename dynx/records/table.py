@@ -108,7 +108,7 @@ class Table(Generic[R]):
 
 
 def _line(row: tuple[Cell, ...]) -> Line:
-    """Convert a table row into a terminal line: the duration or count (else the first cell), the other cells, the location."""
+    """Convert a table row into a terminal line: amount (duration, else count, else first cell), other cells, location."""
     seconds = [cell for cell in row if isinstance(cell, Seconds)]
     times = [cell for cell in row if isinstance(cell, Times)]
     locations = [cell for cell in row if isinstance(cell, Location)]

@@ -35,13 +35,13 @@ class Events(Record):
         return ", ".join(parts) or "nothing to fix"
 
     def to(self, after: Events) -> str:
-        """Return the counts that change in the run `after`: `recompiles 4 → 1, graph breaks 2 → 0`; all if none changes."""
+        """Return the counts that change from this run to run `after`: `recompiles 4 → 1`; if none does, this run's counts."""
         pairs = zip(self._counts(), after._counts(), strict=True)
         parts = (f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new)
         return ", ".join(parts) or str(self)
 
     def unchanged(self, after: Events) -> str:
-        """Return which nonzero counts of failures (gave up, run eagerly, failed) are equal in the run `after`: `1 gave up`."""
+        """Return the nonzero counts of failures that are the same in this run and in the run `after`: `1 gave up, 2 failed`."""
         pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
         return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
 
@@ -57,7 +57,7 @@ class Events(Record):
 
 @dataclass(frozen=True, slots=True)
 class Trial(Record):
-    """A run of the program with one fix, compared with the run without it."""
+    """A run of the program with one fix, compared with a run without this fix."""
 
     rule: str
     title: str  # of the finding

@@ -82,7 +82,7 @@ def _listed(features: Sequence[str]) -> str:
 
 
 def _tables(report: Any) -> Iterator[RenderableType]:
-    states = [(_state(capability), capability) for capability in report.capabilities]
+    states = [("absent" if one.state == "missing" and one.optional else str(one.state), one) for one in report.capabilities]
     yield _table(
         (Text(state, style=_STYLES[state]), Text(capability.purpose), Text(capability.path, style="dim"))
         for state, capability in sorted(states, key=lambda pair: list(_STYLES).index(pair[0]))
@@ -100,7 +100,3 @@ def _tables(report: Any) -> Iterator[RenderableType]:
 
 def _table(rows: Iterable[tuple[Text, Text, Text]]) -> RenderableType:
     return Group(Text(""), Grid((Column(kind="whole"), Column(), Column()), list(rows)))
-
-
-def _state(capability: Any) -> str:
-    return "absent" if capability.state == "missing" and capability.optional else str(capability.state)

@@ -1,4 +1,4 @@
-"""Render findings (advice) for a terminal, wrong values first, then by cost; findings that differ only by line share a row."""
+"""Render findings (advice) for a terminal. Findings about wrong results come first, then the most expensive findings."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Row:
 
 
 def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
-    """Return findings as rows, wrong values first, then the most expensive; findings that differ only by line share a row.
+    """Return findings as rows, those about wrong results first, then by cost. Findings that differ only by line share a row.
 
     For example, three `print` calls in one `forward` share a row, and so do resume functions that recompile because of the
     same size. Findings with different titles or advice have different causes and never share a row.
@@ -78,7 +78,7 @@ def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
 
 
 def _scope(function: str) -> str:
-    """Return the class from a method's qualified name, any other name unchanged: findings in one class may share a row."""
+    """Return `Net` for the method `Net.forward`, else the name unchanged: findings in one class may share a row."""
     parent = function.rpartition(".")[0]
     return function if not parent or parent.endswith("<locals>") else parent
 
@@ -98,7 +98,7 @@ def more(hidden: tuple[Row, ...]) -> str:
 
 
 def command(hidden: tuple[Row, ...], shown: tuple[Row, ...], file: Path | None) -> str:
-    """Return how to see all findings: a command, or an attribute of the run if it has no run file."""
+    """Return how the user can see all findings: a `dynx show` command, or `run.findings` if the run has no file."""
     count = len(shown) + sum(len(row.findings) for row in hidden)
     return f"{words.show(file)} --top {count}" if file is not None else "see run.findings"
 

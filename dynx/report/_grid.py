@@ -158,7 +158,7 @@ def _named(column: Column, cell: Text) -> Text:
 
 
 def _segments(cell: Text, console: Console) -> Iterator[Segment]:
-    """Yield the segments of one line of text; a text without spans is a single segment, which is faster to make."""
+    """Yield the segments of a line of text, each with one style; a text without spans is one segment, made faster."""
     if cell.spans:
         yield from cell.render(console)
     else:

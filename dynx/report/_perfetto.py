@@ -45,7 +45,7 @@ def document(run: RunRecords) -> str:
 
 
 def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
-    """Yield each compilation with its seconds plus those of nested compilations, which `Compile.seconds` excludes.
+    """Yield each compilation and its duration. The duration includes nested compilations; `Compile.seconds` excludes them.
 
     torch compiles one frame at a time, so compilations that overlap are nested.
     """
@@ -67,7 +67,7 @@ def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
 
 
 class _Known:
-    """Function, recompile and graph breaks of each compilation; the keys are (number of earlier Dynamo resets, compile id)."""
+    """Functions, recompiles and graph breaks by compilation; each key is (number of earlier Dynamo resets, compile id)."""
 
     def __init__(self, run: RunRecords) -> None:
         self.function = {compile.key: compile.location.function for compile in run.compiles}
@@ -106,7 +106,7 @@ def _graph(graph: GraphRecorded) -> dict[str, Any]:
 
 
 def _event(event: Skip | AddressChange) -> tuple[str, dict[str, Any]]:
-    """Return the name and details of the event of an operation that was not captured, or of a parameter's new address."""
+    """Return the name and details of the trace event for an uncaptured operation, or for a parameter's new address."""
     where = {"line": words.plain_place(event.location)} if event.location is not None else {}
     if isinstance(event, Skip):
         return f"uncaptured: {event.reason}", where | ({"what to do": event.advice} if event.advice else {})

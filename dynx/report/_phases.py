@@ -41,7 +41,7 @@ def by_phase(run: RunRecords) -> tuple[Share, ...]:
 
 
 def by_kind(run: RunRecords) -> tuple[Share, ...]:
-    """Return the seconds of four kinds of compilations: first compiles, recompiles, resume functions, and those of dynx itself.
+    """Return the seconds spent on four kinds of compilations: first compiles, recompiles, resume functions, and dynx's own.
 
     Empty if all compilations are of the same kind and none is by dynx.
     """

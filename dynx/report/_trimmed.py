@@ -10,7 +10,7 @@ from rich.segment import Segment
 
 
 class Trimmed:
-    """Rich renderable of `content` without trailing blanks; those with a background color stay if the console has colors."""
+    """Rich renderable of `content` without trailing blanks. Blanks with a background are kept if the console has colors."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content
@@ -25,7 +25,7 @@ class Trimmed:
 
 
 def _trimmed(segments: Iterator[Segment], *, has_colors: bool) -> Iterator[Segment]:
-    """Yield the segments of a line without its trailing blanks; `segments` and the result run from last to first."""
+    """Yield the segments of a line in reverse order, without the blanks at its end; `segments` must be in reverse order too."""
     is_end = True
     for segment in segments:
         if is_end and not segment.control and not (has_colors and segment.style is not None and segment.style.bgcolor):

@@ -57,7 +57,7 @@ def _skipped(run: RunRecords) -> Iterator[Why]:
 
 
 def _of_use(use: CompileUse, run: RunRecords) -> Iterator[Why]:
-    """Yield reasons why nothing was compiled that follow from the calls of torch.compile and of the functions it returned."""
+    """Yield reasons why nothing was compiled; `use` records the calls of torch.compile and of the functions it returned."""
     for text in use.raised:
         is_backend = text.startswith("InvalidBackend")
         yield Why(
@@ -106,6 +106,6 @@ def _at(location: Location | None) -> str:
 
 
 def _ended(run: RunRecords) -> str:
-    """Return how the program ended if it failed, as the end of a sentence; else an empty text."""
+    """Return text to append to a sentence if the program failed: `; the program ended with KeyError`; else an empty text."""
     outcome = str(run.end.get("outcome", ""))
     return "" if outcome in ("", "finished", "exit 0") else f"; the program ended with {outcome.removeprefix('raised ')}"

@@ -122,7 +122,7 @@ def where(location: Location) -> str:
 
 
 def called_from(finding: Finding) -> str:
-    """Format the line that called the function of a finding; empty if it is the line of the finding, or is unknown."""
+    """Format where a finding's function was called: `called from a.py:17`. Empty if unknown, or if it is the finding's line."""
     caller = finding.called_from
     if caller is None or finding.location.library is not None or caller == finding.location:
         return ""
@@ -148,7 +148,7 @@ def size(nbytes: int) -> str:
 
 
 def code(lines: Iterable[tuple[str, Location | None]]) -> str:
-    """Format lines of generated code; the first line generated from a line of the user ends with a comment `# model.py:58`."""
+    """Format lines of generated code. A comment such as `# model.py:58` is added where the user's line changes."""
     written, last = [], ""
     for text, location in lines:
         comment = line(location)

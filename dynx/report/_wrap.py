@@ -90,7 +90,7 @@ def _wrapped(text: Text, width: int) -> Sequence[Text]:
 
 
 def _with_short_places(text: Text, width: int) -> Text:
-    """Return the text with every location shortened that is longer than `width` columns."""
+    """Return the text with each location `path:line` shortened to at most `width` columns."""
     parts, last = [], 0
     for match in _WORD.finditer(text.plain):
         short = shortened(match[0], width)

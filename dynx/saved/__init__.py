@@ -12,9 +12,9 @@ compiled forward graph packs these tensors, and the backward graph unpacks them:
   `saved.plan(fn, *args, budget="60%")`: rules that fit a budget.
 - `saved.inlineable_hooks`: hooks with a pack and an unpack function of your own.
 
-How it works. torch inlines a pair of saved-tensor hooks that are GraphModules, but only for tensors that
-`saved_tensors_hooks_filtering_mode` selects, at the end of forward and the beginning of backward, and without checks. dynx
-passes torch a pair of hooks that represents the rules (`_published`), and edits the graphs itself (`_graphs`) after AOTAutograd
+How it works. torch can inline saved-tensor hooks that are GraphModules: pack at the end of forward, unpack at the beginning of
+backward, for tensors that `saved_tensors_hooks_filtering_mode` selects, without checks. dynx does not use this. It passes torch
+a pair of hooks that represents the rules (`_published`), and edits the graphs itself (`_graphs`) after AOTAutograd
 has partitioned them. Outside of graphs, the same hooks pack eagerly (`_eager`). The hooks have the same name and hash in every
 process, so that AOTAutograd's cache is hit.
 """

@@ -63,7 +63,7 @@ def pack_eagerly(tensor: torch.Tensor, rules: Sequence[Rule], *, validate: bool)
 
 
 def unpack_eagerly(packed: Any) -> torch.Tensor:
-    """Return the tensor for a result of `pack_eagerly`: unpacked by the codec that packed it, or as it is if none did."""
+    """Return the tensor for a result of `pack_eagerly`: unpack it if it is a `Packed`, else return it unchanged."""
     if not isinstance(packed, Packed):
         return packed
     with torch.no_grad():
@@ -83,7 +83,7 @@ def _check(tensor: Any, packed: Packed) -> None:
 
 @contextmanager
 def watch_eager() -> Iterator[list[EagerTensor]]:
-    """Collect the tensors that eager code saves under dynx hooks in a `with` block."""
+    """Collect the tensors that eager code saves under `saved.hooks` during a `with` block, for `saved.report`."""
     tensors: list[EagerTensor] = []
     _watching.append(tensors)
     try:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SavedHooks:
-    """The context manager and decorator that `saved.hooks` returns; it can be entered again, also from another thread.
+    """The context manager and decorator that `saved.hooks` returns; it can be entered repeatedly, and in several threads.
 
     Copies, also by pickle, have equal rules and cause no recompile; a copy is entered and exited independently of the original.
     """

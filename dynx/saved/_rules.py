@@ -20,7 +20,7 @@ _LINE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 
 
 class Candidate(NamedTuple):
-    """The properties of a saved tensor by which rules select it; those that eager code does not know are None."""
+    """The properties of a saved tensor by which rules select it; `name` and `module` are None in eager code."""
 
     kind: SavedKind
     tensor: torch.Tensor  # fake while a graph is compiled
@@ -75,7 +75,7 @@ class Rule:
         return ""
 
     def _why_too_small(self, candidate: Candidate) -> str:
-        """Return why a tensor is below `min_numel`, or an empty string; called last, since the comparison may add a guard."""
+        """Return why a tensor is below `min_numel`, or an empty string; called last: it may guard a dynamic size."""
         if self.min_numel == 0 or holds(candidate.numel >= self.min_numel):
             return ""
         return f"min_numel is {self.min_numel}; it has {known_size(candidate.numel) or 'as many as data decides'}"

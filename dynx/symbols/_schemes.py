@@ -1,4 +1,4 @@
-"""Schemes: functions from the source of a symbol to the number in its name."""
+"""Schemes: functions that compute the number in a symbol's name (77 in `s77`) from its source, such as `L['x'].size()[0]`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXAMPLES = ("L['x'].size()[0]", "L['self'].scale")
 
 
 def hashed(source: str, attempt: int, *, bits: int) -> int:
-    """Return the first `bits` bits of the BLAKE2b hash of a source, and of the number `attempt` if that is not 0.
+    """Return the first `bits` bits of the BLAKE2b hash of a source; if `attempt` is not 0, `attempt` is hashed too.
 
     Reference: BLAKE2b as in RFC 7693, `hashlib.blake2b`; it does not depend on PYTHONHASHSEED.
     """
@@ -30,7 +30,7 @@ SCHEMES: Mapping[str, Scheme] = {
 
 
 def scheme_of(scheme: str | Scheme) -> Scheme:
-    """Return the scheme with this name; a function of the user is called on two example sources as a test, and returned.
+    """Return the scheme with this name. If `scheme` is a function, test it on two example sources, and return it.
 
     Raises UsageError for unknown names, and for functions that do not return non-negative ints or differ between equal calls.
     """
@@ -51,7 +51,7 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
 
 
 def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
-    """Return a function that chooses a number for a source, given the used numbers; it is faster for schemes of dynx."""
+    """Return a function that chooses an unused number for a source; dynx's own schemes get a faster function."""
     if not isinstance(scheme, partial) or scheme.func is not hashed:
         return partial(allocated, scheme)
     unused_bits = 64 - scheme.keywords["bits"]
@@ -64,7 +64,7 @@ def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
 
 
 def allocated(scheme: Scheme, source: str, used: set[int]) -> tuple[int, bool]:
-    """Return a number for a source that is not in `used`, and whether the first number that `scheme` returned was in `used`."""
+    """Return an unused number for a source, and whether there was a collision: the first number from `scheme` was in `used`."""
     for attempt in range(_MAX_ATTEMPTS):
         number = checked(scheme, source, attempt)
         if number not in used:

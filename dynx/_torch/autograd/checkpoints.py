@@ -1,4 +1,4 @@
-"""Run the activation checkpoints of a Dynamo graph without AOTAutograd, and draw the same random numbers when they recompute.
+"""Make activation checkpoints draw the same random numbers when they recompute, in Dynamo graphs that run without AOTAutograd.
 
 Torch: from 2.13 on the higher-order operator of a checkpoint leaves the RNG state to AOTAutograd. With
 `torch.compile(backend="eager")`, which does not use AOTAutograd, the recomputation uses another dropout mask than the forward

@@ -42,7 +42,7 @@ OnPartition = Callable[[Partition], bool]
 
 
 def on_partition(callback: OnPartition) -> hooks.Wrapping:
-    """Call `callback` with the graphs of each compilation until the handle is removed; an exception in it ends the compilation.
+    """Until the handle is removed, call `callback` with the graphs of each compilation; if it raises, the compilation fails.
 
     If `callback` returns True, torch does not inline saved-tensor hooks into these graphs itself.
     """

@@ -24,7 +24,7 @@ IsOurs = Callable[[Any], bool]  # takes the top pair of hooks; returns whether i
 def hooks_are_set() -> bool:
     """Return whether `torch.autograd.graph.saved_tensors_hooks` are active on this thread.
 
-    They are not active while a graph runs into which they were inlined, because AOTAutograd disables them meanwhile.
+    False while a compiled graph with inlined hooks runs, because AOTAutograd disables the hooks meanwhile.
     """
     autograd = torch._C._autograd
     return autograd._top_saved_tensors_default_hooks(_IGNORE_TRACING) is not None and autograd._saved_tensors_hooks_is_enabled()
@@ -33,7 +33,7 @@ def hooks_are_set() -> bool:
 def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
     """Hide dynx's saved-tensor hooks from Dynamo while gradients are disabled, to avoid recompiles; return a handle.
 
-    No tensor is saved then, but Dynamo guards on the hooks: a function would be recompiled when they become active, into the
+    Without gradients no tensor is saved, but Dynamo guards on the hooks: when they become active, it would recompile into the
     same graph. The hooks are not hidden from AOTAutograd, which itself disables gradients while it compiles a graph that will
     save tensors. `is_ours` takes the active pair of hooks and returns whether it is dynx's.
     """
@@ -50,7 +50,7 @@ def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
 
 
 def _is_read_by_dynamo() -> bool:
-    """Return whether a module of `torch._dynamo` made the innermost running call of `top_saved_tensors_hooks`."""
+    """Return whether the function that is currently calling `top_saved_tensors_hooks` belongs to `torch._dynamo`."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "top_saved_tensors_hooks":
         frame = frame.f_back

@@ -18,7 +18,7 @@ from dynx._torch.compilation.frame import backend_name
 
 
 def entries_of(code: CodeType) -> list[RawEntry]:
-    """Return the valid cache entries of a code object in the order in which torch checks them, pinned entries first."""
+    """Return the valid cache entries of a code object in the order in which torch checks them: pinned (`guards.pin`) first."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
     entries = pinned_of(code)
@@ -33,7 +33,7 @@ def entries_of(code: CodeType) -> list[RawEntry]:
 
 
 def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:
-    """Return the cache entries of code objects and their resume functions; those of one code object from oldest to newest."""
+    """Return the cache entries of code objects and of their resume functions, grouped by code object, the oldest first."""
     unique = {id(part): part for code in codes for part in (code, *resumes_of(code))}
     return [entry for code in unique.values() for entry in sorted(entries_of(code), key=_age)]
 

@@ -58,9 +58,8 @@ def frames_run(
 
 
 def free_profile_hook() -> tuple[Any, Any]:
-    """Return `sys.getprofile` and `sys.setprofile`, or if a profiler is running, `sys.gettrace` and `sys.settrace`.
+    """Return `sys.getprofile` and `sys.setprofile`; but if a profiler is running, return `sys.gettrace` and `sys.settrace`.
 
-    The hook of a running profiler must not be replaced: one that is written in C, such as cProfile, cannot be restored from
-    Python.
+    Used to observe frames. A running profiler is not replaced: if it is in C, as cProfile is, Python code cannot restore it.
     """
     return (sys.getprofile, sys.setprofile) if sys.getprofile() is None else (sys.gettrace, sys.settrace)

@@ -11,7 +11,7 @@ from dynx._torch.capabilities import require
 
 
 def invalidate(guards: Any, reason: str, operation: str = "guards.evict") -> None:
-    """Invalidate the cache entry with this `GuardManagerWrapper`; it counts towards the recompile limit until a `reset`.
+    """Invalidate the cache entry with this `GuardManagerWrapper`; until `reset`, it still counts towards the recompile limit.
 
     `reason` is the text that torch reports for the entry instead of a failed guard; `operation` names the caller's operation in
     error messages.

@@ -1,4 +1,4 @@
-"""Hold new calls of compiled code while another thread waits to change Dynamo's cache.
+"""Make new calls of compiled code wait while another thread wants to change Dynamo's cache.
 
 If many threads call compiled code, at least one of them is in a call at any time. A thread that waits for the others therefore
 closes a gate: new calls on other threads wait until the gate is open again. Calls that have already begun continue,
@@ -32,7 +32,7 @@ _openings = 0  # how often the gate was opened
 
 @contextmanager
 def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
-    """Close the gate: calls of compiled code that other threads begin inside this context wait until the context ends.
+    """Close the gate: until this context ends, other threads that call compiled code wait before the call begins.
 
     `readers` returns the code objects of the functions that read the cache; a call made by such a function does not wait.
     """

@@ -23,7 +23,7 @@ def guard_source(source: Any) -> str:
 
 
 def guarded_attribute(guard: Any) -> str | None:
-    """Return the attribute whose presence a Dynamo `Guard` checks, for `hasattr` and `getattr` with a default; else None.
+    """Return the name of the attribute whose existence a Dynamo `Guard` checks, as after `hasattr`; None for other guards.
 
     Torch: `functools.partial(GuardBuilder.HASATTR, attr=...)`.
     """

@@ -46,12 +46,12 @@ class GuardTimes:
         self._add_part(tree, [])
 
     def add_copy(self, nodes: Iterable[RawNode]) -> Callable[[], float]:
-        """Also time a copy of the tree with only these connected nodes; return a function for its time in nanoseconds."""
+        """Also time a copy of the tree with only these connected nodes. Returns a function to get the measured nanoseconds."""
         run = self._copy({node.manager for node in nodes})
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Also time another tree (its `RootGuardManager`) on these locals; return a function for its time in nanoseconds."""
+        """Also time another tree (`root`) on these locals. Returns a function to get the measured nanoseconds."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 
@@ -89,8 +89,8 @@ class GuardTimes:
     def _part(self, node: RawNode, total: float, before: float) -> TimedNode:
         """Distribute `total`, the time of a node's subtree, over the node and its children, in proportion to their timings.
 
-        The timing of each child includes the cost that all children share, such as the iteration over a dict. `before` is the
-        time of the nodes from the root to the parent node, in nanoseconds like `total`.
+        The timing of each child includes costs that all children share, such as the iteration over a dict, so the timings may
+        add up to more than `total`. `before` is the time of the nodes from the root to the parent node, in nanoseconds.
         """
         until = self._ns(self._own[id(node)])
         own, inner = max(0.0, until - before), [max(0.0, self._ns(self._total[id(child)]) - until) for child in node.children]

@@ -84,7 +84,7 @@ def is_module(node: RawNode) -> bool:
 
 
 def is_builtin_module(node: RawNode) -> bool:
-    """Return whether a node guards a module of `torch.nn` or `torch.ao` that is no container such as `Sequential`."""
+    """Return whether a node guards a module of `torch.nn` or `torch.ao`; False for containers such as `Sequential`."""
     package = node.cls.__module__ if is_module(node) else ""
     return package.startswith(("torch.nn.modules", "torch.ao.")) and not package.startswith("torch.nn.modules.container")
 

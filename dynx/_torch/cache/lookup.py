@@ -51,7 +51,7 @@ class Missed(NamedTuple):
 
 
 class LookupResult(NamedTuple):
-    """The cache entry that torch would run for a call; if there is none, what `on_miss` returned, or why Dynamo is off."""
+    """The result of `look_up`: the cache entry that torch would run; else the result of `on_miss`, or why Dynamo is off."""
 
     entry: RawEntry | None
     miss: Any = None
@@ -186,7 +186,7 @@ def _missed(frame: Any, compiled: Compiled, callback: Any, *, reaches_compiler: 
 
 
 def _why_skipped(code: CodeType) -> str | None:
-    """Return why torch skips a frame because of a setting, a mode or its file; None if it does not.
+    """Return why torch skips a frame: due to a setting, an active mode or the frame's file; None if torch does not skip it.
 
     Torch: the conditions of `CatchErrorsWrapper.__call__`.
     """
@@ -205,7 +205,7 @@ def _why_skipped(code: CodeType) -> str | None:
 
 
 def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> str | None:
-    """Return the name of the recompile limit that another compilation would exceed; None if it would exceed none.
+    """Return the name of the recompile limit that one more compilation of the function would exceed; None if there is none.
 
     Torch: `cache_size.compute_cache_size`, whose parameters differ in 2.11.
     """

@@ -72,7 +72,7 @@ def pin(entry: RawEntry) -> None:
 
 
 def unpin(code: CodeType, guards: Any) -> None:
-    """Remove the cache entry that `pin` put before all others, by its `GuardManagerWrapper`; do nothing if it is not pinned."""
+    """Remove the pinned cache entry with this `GuardManagerWrapper` from the cache; do nothing if the entry is not pinned."""
     from torch._C._dynamo.eval_frame import _reset_precompile_entries
 
     def remove_entry() -> None:

@@ -156,7 +156,7 @@ class _Stacks:
 
 
 def _look(stacks: bytes, readers: tuple[bytes, ...]) -> _Look:
-    """Find the other threads that read the cache: their stack has a line of `readers`, and they do not wait at the gate.
+    """Find the other threads that read the cache: their stacks contain a line of `readers`, and they do not wait in `gate`.
 
     `faulthandler` writes only the innermost hundred frames. A thread with a longer stack counts as busy, because it may read
     the cache in its outer frames.
@@ -191,7 +191,7 @@ def _compiled_call() -> Any:
 
 
 def _frame_line(function: Any) -> bytes:
-    """Return the text with which `faulthandler` ends the line of each frame of this function: ` in <name>`."""
+    """Return the text at the end of each line that `faulthandler` writes for a frame of this function: ` in <name>`."""
     return f" in {function.__code__.co_name}\n".encode()
 
 

@@ -46,8 +46,8 @@ def compile_apart(
 ) -> Callable[..., Any]:
     """Compile a function with cache entries of its own, which no other compiled function uses or has to check.
 
-    Dynamo compiles the frame of the function itself, not of a wrapper, except for a module if torch has no regions of cache
-    entries (see `isolation`).
+    Dynamo compiles the frame of the function itself. Only if torch has no regions of cache entries (see `isolation`), a module
+    is compiled through a wrapper.
 
     Args:
         fn: A function or module that is not compiled.
@@ -109,7 +109,7 @@ def backward_as_often_as_eager_code() -> AbstractContextManager[None]:
 
 
 def random_numbers_of_eager_code() -> AbstractContextManager[None]:
-    """Make inductor use the random numbers of eager code, which is slower than inductor's own. Torch: `fallback_random`."""
+    """Make inductor draw the same random numbers as eager code (`fallback_random`), which is slower than its own generator."""
     from torch._inductor import config as inductor_config
 
     return inductor_config.patch(fallback_random=True)

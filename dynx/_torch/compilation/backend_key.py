@@ -1,6 +1,6 @@
 """Keyed backends: copies of torch's backends, each equal only to itself, so that torch shares no cache entry between them.
 
-The cache key of a keyed backend stands for the settings for which the copy was made; its `value` is hashable.
+Each keyed backend has a cache key, which stands for the settings for which the copy was made; `key.value` is hashable.
 
 Torch reuses a cache entry when its backend is the same object, or of the same type and equal. From 2.13 on entries also belong
 to a region (`isolate_recompiles`): a compiled function looks up only entries of its own region and entries without a region.
@@ -50,7 +50,7 @@ def options_of(backend: Any) -> dict[str, Any]:
 
 
 def may_use_inductor(backend: Any) -> bool:
-    """Return whether a backend object of torch may read inductor's settings, as all but `eager` and `eager_noexcept` may.
+    """Return whether a backend object of torch may read inductor's settings: all except `eager` and `eager_noexcept`.
 
     Torch: `_TorchCompileWrapper.compiler_fn`, the registered function. `aot_eager` reads settings of inductor too.
     """
@@ -90,13 +90,13 @@ def _keyed_class(cls: Any) -> Any:
 
 
 def shared_key(backend: Any) -> Hashable | None:
-    """Return the value of a keyed backend's cache key; None if the settings changed: the backend must not be shared then."""
+    """Return the value of a keyed backend's cache key; None if the backend must not be shared, since settings have changed."""
     key = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 
 
 def key_of(backend: Any) -> Any:
-    """Return the cache key of a keyed backend, even if torch has wrapped the backend; None for any other backend."""
+    """Return the cache key that `keyed_backend` gave a backend, even if torch wrapped it; None for any other backend."""
     from torch._dynamo.eval_frame import innermost_backend
 
     return getattr(innermost_backend(backend), "dynx_key", None)

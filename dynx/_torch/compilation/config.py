@@ -18,8 +18,8 @@ _READ_BY_DYNAMO = ("freezing", "triton.cudagraphs")  # inductor settings that Dy
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
     """Return a fast function that returns a fingerprint: a tuple that changes when torch's compiler settings change.
 
-    The returned function runs on every call of a compiled function, so it imports and looks up nothing. The backend that
-    `torch.compiler.set_stance` forces is part of the fingerprint; with `of_config=False` it is the only part. Torch:
+    The returned function runs on every call of a compiled function, so it imports and looks up nothing. The fingerprint
+    includes the backend that `torch.compiler.set_stance` forces; with `of_config=False`, it includes nothing else. Torch:
     `eval_frame._stance`.
     """
     require("stance", "config_hash", "inductor_config")

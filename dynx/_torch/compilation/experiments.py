@@ -18,7 +18,7 @@ _COMPILE = HookPoint("torch.compile", "torch:compile", purpose="arguments of tor
 
 
 def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error: OnError) -> Subscription:
-    """Call `act` with the code and locals of each frame to be compiled until the handle is removed; errors go to `on_error`."""
+    """Until the handle is removed, call `act` with code and locals of each frame before Dynamo traces it."""
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = compile_call(args, kwargs)
@@ -37,7 +37,7 @@ def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
 
 
 def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
-    """Add arguments to each call of torch.compile that does not have them itself, until the handle is removed."""
+    """Until the handle is removed, add these arguments to each call of torch.compile that does not have them itself."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: original(*args, **{**arguments, **kwargs})
@@ -46,7 +46,7 @@ def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
 
 
 def instead_of_torch_compile(compile: Callable[..., Any]) -> Wrapping:
-    """Call `compile` instead of torch.compile until the handle is removed; inside `compile`, torch.compile is torch's own."""
+    """Replace torch.compile by `compile` until the handle is removed; within `compile`, torch.compile is the original."""
     is_inside = ContextVar("is_inside", default=False)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -139,7 +139,7 @@ def resumed_at(code: CodeType) -> int | None:
 
 
 def restart_reason(raised: BaseException) -> tuple[bool, str]:
-    """Return whether an exception makes Dynamo restart its analysis, and the reason in the exception."""
+    """Return whether an exception makes Dynamo restart its analysis, and the reason that the exception states."""
     from torch._dynamo import exc
 
     restarts = isinstance(raised, exc.RestartAnalysis)
@@ -155,7 +155,7 @@ def is_compiled_itself(code: CodeType) -> bool:
 
 
 def symbolic_sources(tracer_output: Any) -> frozenset[str]:
-    """Return the sources whose values became symbols in a finished tracing attempt: `L['x'].size()[0]`, `L['n']`."""
+    """Return the sources of the values that are symbolic at the end of a trace, such as `L['x'].size()[0]` or `L['n']`."""
     shape_env = tracer_output.output_graph.shape_env
     return frozenset(shape_env.source_to_var) if shape_env is not None else frozenset()
 
@@ -168,7 +168,7 @@ def is_skip(raised: BaseException) -> bool:
 
 
 def raises_at_break(raised: BaseException, *, fullgraph: bool) -> bool:
-    """Return whether this exception of a graph break reaches the user, due to `fullgraph=True` or `error_on_graph_break`."""
+    """Return whether the exception of a graph break reaches the user, because `fullgraph` or `error_on_graph_break` is set."""
     output = getattr(raised, "_torch_dynamo_tracer_output", None)
     return fullgraph or bool(getattr(output, "error_on_graph_break", False))
 

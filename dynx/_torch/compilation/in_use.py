@@ -23,7 +23,7 @@ def hooks_of_all_modules() -> dict[str, Any]:
 
 
 def names_of_hooks() -> list[str]:
-    """Return the names of torch's dicts of global module hooks, such as `_global_forward_hooks`, that are not empty."""
+    """Return the names of torch's non-empty dicts of global module hooks, such as `_global_forward_hooks`."""
     hooks = hooks_of_all_modules()
     return [name for name in hooks if name.startswith("_global_") and name.endswith("_hooks") and hooks[name]]
 

@@ -69,10 +69,10 @@ def _in_region(context: Any, backend: Any, fn: Any) -> Any:
 
 
 def _owner(fn: Any) -> Any:
-    """Return the key by which a callable's cache entries are separated from those of callables with the same code object.
+    """Return a key that separates cache entries of a callable from entries of other callables that run the same code object.
 
-    It is `_OwnCode` for a function with a code object of its own. For built-in modules and callable objects, which torch runs
-    through one wrapper, it is their class; guards distinguish objects of the same class.
+    For a function with a code object of its own, the key is `_OwnCode`. For a built-in module or a callable object, which torch
+    runs through one wrapper, the key is its class; guards distinguish objects of the same class.
     """
     if not has_code_of_torch(fn):
         return _OwnCode

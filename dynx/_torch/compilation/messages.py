@@ -23,7 +23,7 @@ _SHOWWARNING = hooks.HookPoint("warning", "warnings:showwarning", purpose="warni
 
 
 class Messages(logging.Handler, Handle):
-    """A handle that calls `report(text, origin)` for each warning or log message of torch on this thread until it is removed.
+    """A handle that reports each warning and log message of torch on this thread: it calls `report(text, origin)`.
 
     `origin` is the name of the logger or the class of the warning. Warnings that the user's own code raises are not reported.
     If a message cannot be converted to text, the report says so.
@@ -40,7 +40,7 @@ class Messages(logging.Handler, Handle):
     def remove(self) -> None:
         """Stop reporting torch's warnings and log messages.
 
-        If the program restores dynx's wrapper of `warnings.showwarning` later, that wrapper only calls the original function.
+        If the program later sets `warnings.showwarning` to dynx's wrapper again, the wrapper only calls the original function.
         """
         self._report = None
         for name in _LOGGERS:

@@ -1,4 +1,4 @@
-"""Read how long the phases of a compilation took, its numbers of operations and guards, and the state that torch guards."""
+"""Read metrics of a compilation (seconds by phase, numbers of operations and guards), and global state that torch guards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PhaseClock:
         self._start = {key: len(_times().get(key, ())) for key in (_COMPILER, _AOT, _GUARDS, _INNER)}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
-        """Return the seconds that a compilation of `seconds` took in each of the phases trace, aot, backend and guards.
+        """Split the duration of a compilation (`seconds`) into the phases trace, aot, backend and guards; return their seconds.
 
         `nested` is the time of other compilations that ran within the backend, which torch's timers count twice.
         """
@@ -95,7 +95,7 @@ def _python_state() -> dict[str, str]:
 
 
 def _saved_tensors_hooks() -> str:
-    """Return the class names of the saved-tensor hooks; "none" unless all are `GraphModule`s (Dynamo guards no other hooks)."""
+    """Return the class names of the saved-tensor hooks if all are `GraphModule`s, else "none": Dynamo guards no other hooks."""
     from torch._C import _autograd
     from torch.fx import GraphModule
 
@@ -114,7 +114,7 @@ def _word(name: str, value: object) -> str:
 
 
 def seconds_of(compile_id: str) -> float | None:
-    """Return the wall time of a compilation in seconds; None if it is not one of the last 64, whose metrics torch keeps."""
+    """Return the wall time of a compilation in seconds; None if torch has no metrics of it (torch keeps the last 64)."""
     import torch._dynamo.utils as utils
 
     newest_first = reversed(utils._compilation_metrics)

@@ -1,7 +1,7 @@
 """Report compiled functions that reach a recompile limit, without replacing an attribute of torch's classes.
 
-Torch: the callback of each compiled function wraps a `ConvertFrame`, whose `_inner_convert` compiles and raises at a limit.
-With `fullgraph` there is no `ConvertFrame`, and the exception reaches the user.
+Torch: the callback of a compiled function wraps a `ConvertFrame`. Its method `_inner_convert` compiles, and raises when a limit
+is reached. With `fullgraph` there is no `ConvertFrame`, and nothing to report: the exception reaches the user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dynx._torch.compilation.frame import ending, limit_value
 class AtLimit(NamedTuple):
     """A call that matches no cache entry and is not compiled because of a recompile limit.
 
-    It has the locals of the call: do not store it.
+    Do not store this object: it keeps the local variables of the call alive.
     """
 
     code: CodeType
@@ -27,7 +27,7 @@ class AtLimit(NamedTuple):
 
 
 def report_at_limit(context: Any, report: Callable[[AtLimit], None]) -> None:
-    """Call `report` when a function compiled with this context (`torch._dynamo.optimize`) reaches a recompile limit."""
+    """Call `report` when a function compiled by `context`, a result of `torch._dynamo.optimize`, reaches a recompile limit."""
     callback, convert_frame = context.callback, None
     while callback is not None:  # torch's wrappers copy attributes of the object they wrap: find the innermost
         convert_frame = callback if hasattr(callback, "_inner_convert") else convert_frame

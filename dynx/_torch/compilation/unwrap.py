@@ -80,7 +80,7 @@ class Unwrapped:
         return None if self.function is None else self.function.__code__
 
     def through(self, *wrappers: Wrapper) -> Any:
-        """Return the first callable in the chain that is not a wrapper of these kinds."""
+        """Strip the outer wrappers of these kinds, such as "partial" or "method"; return the callable that they wrap."""
         return next(layer.value for layer in self.layers if layer.wraps_by not in wrappers)
 
 
@@ -129,7 +129,7 @@ def _layers(target: Any) -> Iterator[Layer]:
 
 
 def _step(value: Any) -> tuple[Wrapper, Any]:
-    """Return the kind of a wrapper and the callable directly inside it; that callable is None if it wraps nothing."""
+    """Return what kind of wrapper `value` is, and the callable that it directly wraps (None if it wraps none)."""
     kind = type(value)
     if issubclass(kind, partial):
         return "partial", value.func

@@ -1,4 +1,4 @@
-"""Read whether the result of torch.compile compiles, and the settings under which a compiled function is called."""
+"""Determine whether torch.compile compiles or is disabled, and read the settings under which compiled functions are called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Whether the decorator that `torch._dynamo.optimize` returned to torch.compile compiles functions, and if not, why."""
+    """Whether a call of torch.compile compiles its function or does nothing (`disable=True`); in the latter case, why."""
 
     compiles: bool  # False for a decorator that does nothing
     why_not: str = ""  # "disable=True", "TORCHDYNAMO_DISABLE=1"
@@ -50,5 +50,5 @@ def call_of(args: tuple[Any, ...]) -> Call | None:
 
 
 def _may_compile(mode: Any) -> bool:
-    """Return whether torch compiles under a dispatch mode: its `is_infra_mode` or `ignore_compile_internals` returns True."""
+    """Return whether torch compiles in this dispatch mode: if its `is_infra_mode` or `ignore_compile_internals` is true."""
     return any(getattr(type(mode), name, bool)() for name in ("is_infra_mode", "ignore_compile_internals"))

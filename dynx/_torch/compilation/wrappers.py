@@ -38,7 +38,7 @@ def after_forward(module: Any) -> list[str]:
 
 
 def is_shared(code: CodeType) -> bool:
-    """Return whether a code object is that of torch's `wrap_inline`, which calls built-in modules and callable objects."""
+    """Return whether a code object is that of torch's `wrap_inline`, shared by all callables that Dynamo wraps in it."""
     shared = shared_code()  # compared by source location, so that copies of it count too
     return (code.co_filename, code.co_firstlineno) == (shared.co_filename, shared.co_firstlineno)
 
@@ -98,5 +98,5 @@ def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
 
 
 def has_code_of_torch(fn: Any) -> bool:
-    """Return whether Dynamo compiles a callable through torch's `wrap_inline`, since it has no code object of its own."""
+    """Return whether Dynamo compiles `fn` through torch's `wrap_inline`, because `fn` has no code object of its own."""
     return getattr(fn, "__code__", None) in (None, shared_code())

@@ -36,7 +36,7 @@ def current_stream_of(device: int) -> Callable[[], int]:
 
 
 def current_device() -> Callable[[], int]:
-    """Return a function that returns the index of the current device of this thread, in a fraction of a microsecond."""
+    """Return a fast function (a fraction of a microsecond) that returns the index of the calling thread's current device."""
     from torch import _C
 
     return _C._cuda_getDevice
@@ -53,13 +53,13 @@ def capture_check() -> Callable[[], bool]:
 def report_as_capturing(is_capturing: Callable[[], bool]) -> hooks.Wrapping:
     """Make `torch.cuda.is_current_stream_capturing` also return True if `is_capturing` does, until the handle is removed.
 
-    Libraries call it before they read the value of a tensor, as transformers does when it creates masks.
+    Libraries such as transformers then do not read values of tensors, which is not allowed in a capture.
     """
     return hooks.wrap(hook_point("stream_capturing"), lambda original: lambda: is_capturing() or original())
 
 
 def profiler_flags() -> tuple[dict[str, Any], str]:
-    """Return a dict and a key for a fast check in each replay: the value under the key is true while torch's profiler is on.
+    """Return a dict and a key: `dict[key]` is true while torch's profiler is on, a check that is fast enough for each replay.
 
     Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart.
     """
@@ -69,7 +69,7 @@ def profiler_flags() -> tuple[dict[str, Any], str]:
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:
-    """Return whether two `torch.Generator` objects wrap the same C++ generator, as torch may create a new Python object."""
+    """Return whether two `torch.Generator` objects wrap the same C++ generator; torch may create several objects for it."""
     return bool(generator._cdata == other._cdata)
 
 

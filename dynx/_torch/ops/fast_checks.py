@@ -15,7 +15,7 @@ from dynx._torch.capabilities import require
 
 
 def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
-    """Return a predicate that is true if its arguments are like `tensors`.
+    """Return a predicate that is true if its arguments are tensors with the same metadata as `tensors`.
 
     It compares type, device, dtype, sizes, strides and requires_grad. It takes one argument for each tensor, and is false if
     an argument is not a tensor.
@@ -36,7 +36,7 @@ def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
 
 
 def sameness_check(objects: Sequence[Any], functions: Sequence[Any], lists: Sequence[list[Any]]) -> Callable[[], bool]:
-    """Return a fast predicate that is true while the state is unchanged; it makes one call into C++.
+    """Return a fast predicate that is true while the state below is unchanged; it makes one call into C++.
 
     The state is the class of each object, the code of each function, the identity of the elements of each list, and torch's
     global settings (autocast, grad mode, default dtype, determinism and precision). It is also false while a

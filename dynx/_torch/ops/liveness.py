@@ -17,7 +17,7 @@ from dynx._torch.ops.views import view_of_memory, with_bits
 
 
 def weak_tensor(tensor: Any) -> Any:
-    """Return a weak reference whose `expired()` is true once the C++ tensor is freed; autograd may keep it alive longer."""
+    """Return a weak reference whose `expired()` is true once the C++ tensor, which may outlive the Python object, is freed."""
     from torch._C import _WeakTensorRef  # type: ignore[attr-defined]
 
     return _WeakTensorRef(tensor)
@@ -68,9 +68,9 @@ class WeakMemory:
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Rebuild the tensor on its storage, or, if that was freed, on the storage of a tensor that is now at the same address.
+        """Rebuild the tensor on its storage; if that was freed, on the storage of another tensor that is now at its address.
 
-        A CUDA graph reads memory by its address, so it would read this tensor. Return None if there is no such tensor.
+        A CUDA graph, which reads memory by address, would read that tensor. Return None if no tensor is at the address.
         """
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))

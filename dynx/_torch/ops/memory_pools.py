@@ -32,7 +32,7 @@ def clear_workspaces() -> None:
 
 
 class Pool:
-    """A memory pool for CUDA graphs that lives as long as this object; `what` names the owner of the memory in messages.
+    """A memory pool for CUDA graphs, kept alive by this object; `what` names the owner of the memory in messages.
 
     A pool that has only a `graph_pool_handle` cannot be used after its first graph is freed. `torch.cuda.MemPool` also lives as
     long as its object, but it empties caches when it is freed, and aborts if that happens during a capture (2.11). The calls
@@ -80,7 +80,7 @@ class PoolUse(NamedTuple):
 
 
 def pool_uses() -> list[PoolUse]:
-    """Return the memory of each pool, sorted by device and owner; the pools of an owner are sorted from large to small."""
+    """Return how much memory each pool uses, sorted by device, owner (`what`) and size, the largest pool of an owner first."""
     pools = {tuple(pool.handle): pool for pool in tuple(_pools)}
     if not pools:
         return []

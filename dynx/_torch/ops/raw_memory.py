@@ -26,7 +26,7 @@ def holds_address(segments: Sequence[tuple[int, int]], ranges: Sequence[tuple[in
 
 
 def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the ranges without overlaps, and without empty ones."""
+    """Merge ranges that overlap or touch, and drop empty ranges; return the result sorted."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(pair for pair in ranges if pair[0] < pair[1]):
         if merged and start <= merged[-1][1]:

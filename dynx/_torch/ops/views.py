@@ -1,6 +1,6 @@
 """Views of a tensor's memory with another dtype, layout, conjugate or negative bit.
 
-Torch: `torch._neg_view`, which sets the negative bit as `Tensor.conj` sets the conjugate bit.
+Torch: `torch._neg_view`, which flips the negative bit in the same way as `Tensor.conj` flips the conjugate bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the values from which torch computes a graph's key in its FX graph cache and AOTAutograd cache, as text and hashes.
+"""Read, as text and hashes, the values from which torch computes the key of a graph in its FX graph and AOTAutograd caches.
 
 Torch: `FxGraphCachePickler.dumps(details)`, whose bytes are hashed to the key, and the attributes of `FxGraphHashDetails` and
 `AOTAutogradCacheDetails`, alike in 2.11, 2.13 and 2.15 but for some attributes. Nothing is unpickled to read them.
@@ -51,7 +51,10 @@ class RawKey(NamedTuple):
 
 
 def watch_keys(note: Callable[[RawKey], None], report: hooks.OnError) -> Handle:
-    """Call `note` with each key of torch's FX graph or AOTAutograd cache until the handle is removed; `report` gets errors."""
+    """Call `note` with each key that torch computes for its FX graph or AOTAutograd cache, until the handle is removed.
+
+    `report` gets the exceptions that `note` raises, and those that occur when the key is read.
+    """
     require("cache_key", "key_details", "tensor_metadata", "cache_directory", "fake_tensor")
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After | None:

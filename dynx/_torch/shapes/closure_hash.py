@@ -1,4 +1,4 @@
-"""Make the identity of functions with a closure in torch's profile (PGO) the same in every process.
+"""Identify a function with a closure equally, in torch's PGO profile in every process, so that saved sizes are found.
 
 Torch: `pgo.CodeId.make(code, closure)` of 2.13 and 2.15 calls `hash` on the code objects of the functions in the closure, with
 a result that differs from process to process. torch 2.11 leaves the closure out, so nothing is changed.
@@ -40,7 +40,7 @@ def _make(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def closure_hash(closure: tuple[CellType, ...]) -> int:
-    """Return a hash of the functions in the cells of a closure; other values make no difference, as in torch."""
+    """Return a hash of the functions in the cells of a closure; cells with other values do not affect it, as in torch."""
     digest = hashlib.blake2b(digest_size=8)
     for cell in closure:
         code = _code_in(cell)

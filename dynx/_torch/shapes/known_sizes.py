@@ -33,7 +33,7 @@ class Begun(NamedTuple):
 
 
 class RawKnown(NamedTuple):
-    """A size or number that is dynamic in a PGO profile, and two values that it had, in one or two earlier runs (`run`)."""
+    """A size or number that is dynamic in a PGO profile, and why: two values that it had in one or two earlier runs (`run`)."""
 
     source: str
     dim: int | None
@@ -125,6 +125,6 @@ def _known(profile: Begun, sizes: SourceProfile, source: str, dim: int | None) -
 
 
 def _pairs(values: tuple[Seen, ...]) -> Iterator[tuple[Seen, Seen]]:
-    """Yield all pairs of different values; pairs of values that were seen in the same run come first."""
+    """Yield all pairs of different values of a size or number; pairs whose values were seen in the same run come first."""
     different = [(one, other) for one in values for other in values if one.value != other.value]
     yield from sorted(different, key=lambda pair: (pair[0].run != pair[1].run, pair[0].run, pair[0].compile_id))

@@ -65,7 +65,7 @@ def _by_source(graph: Graph | None) -> _Sizes:
 
 
 def _with_sizes(known: Any, entry: Any, sizes: list[GraphSize]) -> Any:
-    """Return a copy of torch's record `known` with the chosen `sizes`; `known` itself if the values in `entry` do not fit."""
+    """Return a copy of torch's record `known` with these `sizes`; `known` itself if they do not admit the values in `entry`."""
     from torch._dynamo import pgo
 
     chosen = copy.copy(known)

@@ -42,7 +42,7 @@ class RawGraph(NamedTuple):
 
 
 class SizeListener(Handle):
-    """A handle that calls `note` for each value that may be dynamic, and `note_graph` for each graph; `report` gets errors."""
+    """A handle that calls `note` for each value that may be dynamic, and `note_graph` for each graph; errors go to `report`."""
 
     def __init__(
         self,

@@ -48,5 +48,5 @@ def replace_ids(allocate: Allocate) -> Wrapping:
 
 
 def allocated_sources(shape_env: Any) -> Mapping[str, bool]:
-    """Return the sources whose symbols dynx numbered; the value is True if the number that the source hashes to was taken."""
+    """Return, for each source whose symbol dynx numbered, whether the number to which the source hashes was already in use."""
     return dict(_allocated.get(shape_env, {}))

@@ -30,7 +30,7 @@ class BoundedDeque:
         self.is_misread = False  # whether traced code used the result of a method that differs from eager mode
 
     def follow(self, tokens: Sequence[Token]) -> None:
-        """Update `held` after a traced mutation; `tokens` represent the items that Dynamo now tracks."""
+        """Update `held`, the items in eager mode, after a traced mutation; `tokens` are the items that Dynamo now tracks."""
         old, new, held = self._tracked, list(tokens), self.held
         added = len(new) - len(old)
         self._tracked = new
@@ -56,7 +56,7 @@ class BoundedDeque:
             self.held = [_unknown() for _ in range(min(len(held) + added, self.maxlen))]
 
     def read(self, method: str) -> None:
-        """Set `is_misread` if `method`, which is about to be called, would return another result, or raise, in eager mode."""
+        """Set `is_misread` if `method`, which is about to be called, would raise or return something else in eager mode."""
         tracked, held = self._tracked, self.held
         if method in _ENDS:
             end = _ENDS[method]
@@ -69,10 +69,10 @@ class BoundedDeque:
             self.is_misread |= tracked != held
 
     def is_left_by(self, tokens: Sequence[Token]) -> bool:
-        """Return whether eager mode would leave the same items in the deque as Dynamo's bytecode.
+        """Return whether bytecode that stores the items `tokens` leaves the same items in the deque as eager mode.
 
-        `tokens` are the keys of the items that the bytecode stores. The result is also False if traced code used the result of
-        a method such as `pop` that would return something else in eager mode.
+        The result is also False if traced code used the result of a method, such as `pop`, that would return something else
+        in eager mode.
         """
         return not self.is_misread and self._last(list(tokens)) == self.held
 
@@ -81,7 +81,7 @@ class BoundedDeque:
 
 
 def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Token] | None:
-    """Return `held` rotated as `old` was rotated to become `new`; None if `new` is no rotation of `old`, or `held` is empty."""
+    """Rotate `held` in the way that turned `old` into `new`; return None if no rotation does so, or if `held` is empty."""
     steps = next((steps for steps in range(1, len(old)) if new == [*old[-steps:], *old[:-steps]]), None)
     if steps is None or not held:
         return None
@@ -90,7 +90,7 @@ def _rotated(old: list[Token], new: list[Token], held: list[Token]) -> list[Toke
 
 
 def _assigned(old: list[Token], new: list[Token], held: list[Token]) -> list[Token]:
-    """Return `held` after assignments that changed `old` to `new`, with an unknown item at each index that may have changed.
+    """Return `held` after assignments that turned `old` into `new`; an item that may have changed becomes an unknown item.
 
     Traced code may count an index from either end. If `held` is shorter than `old`, the two ways reach different items.
     """

@@ -75,7 +75,7 @@ def is_same(before: Contents, after: Contents) -> bool:
 
 
 def _token(entry: Any) -> Token:
-    """Return a key that identifies the value of a `VariableTracker`: a literal, an object with a source, or a new object."""
+    """Return a key that is equal for two `VariableTracker`s of the same literal, the same source or the same object."""
     if not hasattr(entry, "mutation_type"):
         return ("plain", entry)
     variable = settled(entry)
@@ -93,7 +93,7 @@ def _token(entry: Any) -> Token:
 
 
 def is_update(before: Contents, after: Contents) -> bool:
-    """Return whether `before.update(after)` would leave exactly `after`, for a dict or set; True for other containers."""
+    """Return whether `before.update(after)` would leave `after`, without old items; True if they are no dict or set."""
     if after.kind not in ("mapping", "set"):
         return True
     old, new = (contents.tokens()[:: 1 + (contents.kind == "mapping")] for contents in (before, after))

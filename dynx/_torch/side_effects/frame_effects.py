@@ -139,7 +139,7 @@ def _is_of_optimizer(source: Any) -> bool:
 
 
 def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
-    """Yield an effect with `emitted=False` if traced code filled a new container and the bytecode leaves it empty."""
+    """Yield a side effect that is lost (`emitted=False`) if traced code filled a new container but the bytecode does not."""
     contents = contents_of(variable)
     if contents is None or not contents.entries or not is_kind(variable, "UserDefinedObjectVariable"):
         return
@@ -153,7 +153,7 @@ def _created(output: Any, log: EffectLog, variable: Any) -> Iterator[RawEffect]:
 
 
 def _is_written(log: EffectLog, containers: tuple[Any, ...]) -> bool:
-    """Return whether the bytecode builds a container's contents, not only loads it. Torch: `PyCodegen`, `allow_cache=False`."""
+    """Return whether the bytecode builds the contents of a container. Torch: `PyCodegen` then gets `allow_cache=False`."""
     return any(not is_cached and any(value is container for container in containers) for value, is_cached in log.written)
 
 

@@ -15,7 +15,7 @@ from dynx._torch.tracing.stack import stack_parts
 
 
 def _log(side_effects: Any) -> EffectLog | None:
-    """Return the `EffectLog` of a `SideEffects`' tracing attempt; None after the attempt. Torch: `output_graph_weakref`."""
+    """Return the `EffectLog` of the attempt that owns `side_effects`; None after the attempt. Torch: `output_graph_weakref`."""
     output = side_effects.output_graph_weakref()
     return None if output is None else log_of(output)
 
@@ -68,7 +68,7 @@ def _on_list_method(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | No
 
 
 def _is_result_used(tx: Any) -> bool:
-    """Return whether traced code uses its current call's result: the next instruction (`instruction_pointer`) is no POP_TOP."""
+    """Return whether traced code uses the result of the current call: if the next instruction is POP_TOP, it does not."""
     next_one = tx.instruction_pointer
     return next_one is None or next_one >= len(tx.instructions) or tx.instructions[next_one].opname != "POP_TOP"
 

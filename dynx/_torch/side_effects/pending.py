@@ -11,7 +11,7 @@ from dynx._torch.tracing.variables import container_of, is_kind
 
 
 def effects(tx: Any) -> tuple[RawEffect, ...]:
-    """Return the mutations so far of objects from before the trace, in the order in which compiled code will repeat them.
+    """Return the mutations so far of objects that traced code did not create, in the order in which compiled code repeats them.
 
     Torch: `SideEffects.id_to_variable`; `store_attr_mutations` for attributes, cells and globals, `is_modified` for contents,
     `mutation_user_stacks` for lines.

@@ -57,7 +57,7 @@ class RecordedFrame:
         self._cells: set[str] = set()
 
     def changed_level(self) -> int:
-        """Return the lowest level (see `value_text`) whose texts may have changed since the last call, or FIXED for none."""
+        """Return the lowest level of the texts (see `value_text`) that may have changed since the last call; FIXED if none."""
         level = changed_level(self._changes, self.texts.changes)
         if level != FIXED:
             self._changes = self.texts.changes.copy()
@@ -67,7 +67,7 @@ class RecordedFrame:
         """Return whether the last instruction itself mutated no Python value, judged by its opcode and the function it called.
 
         Two kinds of mutations do not count: mutations of tensors appear in the graph, and mutations by an inlined function
-        appear in the rows that the trail has of that function.
+        appear in the rows of that function in the trail, the log of the trace.
         """
         if last.opname == "BINARY_OP":
             return last.arg < _IN_PLACE
@@ -169,7 +169,7 @@ class RecordedFrame:
             self.read_top(tx)
 
     def read_first(self, tx: Any) -> None:
-        """Record the stack and the locals of a frame that has no row in the trail yet."""
+        """Record the stack and the locals of a frame that has no row in the trail (the log of the trace) yet."""
         texts, trail, bindings = self.texts, self._trail, NOTHING
         self._changes = texts.changes.copy()
         self.read_top(tx)
@@ -205,7 +205,7 @@ class RecordedFrame:
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Render texts of locals at `level` or higher again; call it only if no local was assigned since the last row."""
+        """Render again the locals whose texts have at least this level; no local may have been assigned since the last row."""
         if level != OPEN:  # an instruction that only read values has assigned no closure variable
             for name in self._cells:
                 self._read_local(tx, name, tx.symbolic_locals[name])

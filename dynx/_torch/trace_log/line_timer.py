@@ -38,7 +38,7 @@ class RawNode:
     node: Callable[[], Any]  # a weak reference
 
     def is_in_final_graph(self) -> bool:
-        """Update `name`, and return whether Dynamo has kept the node in its graph; also return True if the node was freed."""
+        """Update `name`, and return whether Dynamo has kept the node in its graph. A node that was freed counts as kept."""
         if (node := self.node()) is None:
             return True
         self.name = str(node.name)
@@ -184,7 +184,7 @@ class TracingClock(Handle):
             state.newest = None  # nothing of torch is kept alive
 
     def _take_nodes(self, state: _State, tx: Any) -> None:
-        """Add the nodes that the graph got since the last call of this method to the measurements of the current line of `tx`.
+        """Count the nodes that were added to the graph since the last call of this method as nodes of the current line of `tx`.
 
         Torch: nodes are a linked list whose root follows the last node; placeholders are inserted before the other nodes.
         """

@@ -56,7 +56,7 @@ class Recorder:
         self.under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
-        """Return the number of a symbolic frame's latest row in the trail; if the frame has no row, add one.
+        """Return the number of a symbolic frame's latest row in the log (`trail`); if the frame has no row, add one.
 
         The added row is for the call that Dynamo inlines in this frame, or with `calls=False` for the next instruction.
         """

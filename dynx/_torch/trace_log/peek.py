@@ -176,7 +176,7 @@ def peek(tx: Any, variable: Any) -> Any:
 
 
 def held(tx: Any, value: Any) -> Any:
-    """Protect a value of the program from mutations: return a copy of a container, a view of an object, else the value."""
+    """Protect a value from mutation by an expression: copy a container, wrap a tensor or object; return other values as is."""
     if is_tensor(value):
         return TensorFacts(show_value(value), value)
     cls = type(value)

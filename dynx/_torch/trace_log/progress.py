@@ -33,7 +33,7 @@ class AttemptProgress:
     """The progress of one tracing attempt; stored on its `OutputGraph` and freed with it.
 
     Attributes:
-        attempt: The attempt, as the trail stores it.
+        attempt: The record of the attempt in the trail, the log of the trace.
         texts: The cached texts of variables; `update` invalidates those that new nodes or guards may have changed.
         number: Index in the trail of the newest record of the attempt's progress.
         has_exception: Whether traced code raises or handles an exception.
@@ -69,7 +69,7 @@ class AttemptProgress:
         )
 
     def update(self, tx: Any, row: int) -> None:
-        """Record the exception, and the nodes and guards that were added between the last update and row `row` of the trail."""
+        """Record the exception, and the new nodes and guards, which were added before row `row` of the trail (the log)."""
         output, handled = tx.output, tx.exn_vt_stack
         graph, guards = output.tracers[-1].graph, output.tracing_context.guards_context.dynamo_guards.inner
         if (

@@ -32,7 +32,7 @@ def guards(tx: Any, first: int = 0) -> tuple[RawGuard, ...]:
 
 
 def specialized_sources(tracer_output: Any) -> dict[str, tuple[RawFrame, ...]]:
-    """Return the sources of symbols that an attempt specialized to a constant, with the user's stack at which it did so."""
+    """Return the user's stack at which the attempt specialized a symbol to a constant, by the source of the symbol."""
     shape_env = tracer_output.output_graph.shape_env
     stacks = shape_env.specialization_stacks if shape_env is not None else {}
     return {guard_source(source): of_summaries(stack) for source, stack in stacks.items()}

@@ -63,7 +63,7 @@ class Conversion:
         return real
 
     def value(self, variable: Any) -> Any:
-        """Return a variable's Python value if known and unmutated by traced code; else a read-only copy or a stand-in."""
+        """Return a variable's Python value; a copy or a stand-in if the value is unknown or traced code has mutated it."""
         variable = settled(variable)
         if is_lazy(variable):
             value = untouched_value(variable)
@@ -79,7 +79,7 @@ class Conversion:
         return self._contents(variable)
 
     def _contents(self, variable: Any) -> Any:
-        """Return a read-only copy of a list, tuple or dict at this point of the trace; for anything else, a stand-in value."""
+        """Return a read-only copy of a list, tuple or dict at this point of the trace; a stand-in for any other value."""
         items = items_of(variable)
         kind = _python_type(variable)
         if isinstance(items, list) and kind in (list, tuple):
@@ -116,7 +116,7 @@ class Conversion:
         self.unguarded.clear()
 
     def assigned(self) -> tuple[str, ...]:
-        """Return the names of closure variables that a converted function has assigned; traced code does not see the values."""
+        """Return the names of closure variables that converted functions changed; traced code does not see the new values."""
         return tuple(name for name, cell, initial in self.cells if _content(cell) is not initial)
 
     def _real(self, variable: Any) -> Any:

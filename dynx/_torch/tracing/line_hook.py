@@ -14,7 +14,7 @@ Action = Callable[[Any], None]  # takes the translator
 
 
 def steps_of(code: CodeType) -> list[Step]:
-    """Return the instructions of a code object as Dynamo counts them, which is after `cleaned_instructions`."""
+    """Return the instructions that Dynamo traces for a code object (`cleaned_instructions`), at the same indices."""
     from torch._dynamo.bytecode_transformation import cleaned_instructions
 
     return [
@@ -23,7 +23,7 @@ def steps_of(code: CodeType) -> list[Step]:
 
 
 def original_code(code: CodeType) -> CodeType:
-    """Return the code object that the user wrote: for a resume function, that of the function it resumes."""
+    """Return the user's code object: for the code of a resume function, the code of the function that it resumes."""
     from torch._dynamo.resume_execution import ContinueExecutionCache
 
     if code not in ContinueExecutionCache.generated_code_metadata:

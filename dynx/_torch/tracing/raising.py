@@ -32,7 +32,7 @@ def is_of_torch(error: BaseException) -> bool:
 
 
 def visible_to_user(text: str, kind: Any = ComptimeFailed, *also: Any) -> Exception:
-    """Return an exception that Dynamo does not wrap in another one; its class inherits from `kind` and the classes `also`.
+    """Return an exception that Dynamo does not wrap in another exception; its class inherits from `kind` and all of `also`.
 
     Dynamo wraps most exceptions that are raised while it traces in `InternalTorchDynamoError`, but not `ShortenTraceback`, from
     which the returned exception inherits too. The traceback that the user sees begins at the caller of this function.

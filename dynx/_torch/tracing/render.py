@@ -247,7 +247,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def short_names(text: str, shape_env: Any) -> str:
-    """Replace long symbol names of `dynx.symbols` in a text by their letter and the symbol's index in creation order: `s0`.
+    """Shorten the long symbol names of `dynx.symbols` in a text; the first symbol created becomes, for example, `s0`.
 
     Torch's own names, such as `s77`, are kept, so that they match TORCH_LOGS. Torch: `ShapeEnv.var_to_sources` has the symbols
     in order of creation.

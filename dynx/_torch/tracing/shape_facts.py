@@ -136,7 +136,7 @@ def _assume(shape_env: Any, expression: Any) -> None:
 
 
 def _assume_remainder(shape_env: Any, expression: Any) -> None:
-    """If a condition contains the remainder function `PythonMod`, also assume the condition with `Mod` in place of it.
+    """If a condition contains the remainder function `PythonMod`, also assume the same condition with `Mod` instead.
 
     Torch: a remainder is a `Mod` if both operands are known to be nonnegative, else a `PythonMod`; torch does not derive a
     fact about one from a fact about the other.
@@ -194,7 +194,7 @@ def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: s
 
 
 def _texts_of(node: Any) -> set[str]:
-    """Return the texts that torch may use for this condition in a runtime assertion."""
+    """Return the texts by which the runtime assertion of a condition (`node`) may show the condition."""
     from torch.fx.experimental.symbolic_shapes import canonicalize_bool_expr
 
     return {str(canonicalize_bool_expr(node.expr)), str(node.expr)}
@@ -205,7 +205,7 @@ def _ranges(shape_env: Any, symbols: list[Any]) -> dict[Any, Any]:
 
 
 def _changed_bounds(shape_env: Any, symbols: list[Any], before: dict[Any, Any]) -> set[str]:
-    """Return the bounds of symbols that differ from `before`, as torch writes them in runtime assertions: `u0 >= 2`."""
+    """Return the bounds that are new since `before`, as torch writes them in runtime assertions, for example `u0 >= 2`."""
     bounds = set()
     for symbol, now in _ranges(shape_env, symbols).items():
         old = before.get(symbol)

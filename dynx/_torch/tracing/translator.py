@@ -110,7 +110,7 @@ def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
 
 
 def before_backend(output: Any, call: Callable[[Any], None]) -> None:
-    """Call a function with each graph that an OutputGraph is about to pass to the backend; replaces a method of that object."""
+    """Call `call` with each graph that `output` is about to pass to the backend; this replaces `output.call_user_compiler`."""
     compile_graph = output.call_user_compiler
 
     def call_user_compiler(gm: Any, *args: Any, **kwargs: Any) -> Any:

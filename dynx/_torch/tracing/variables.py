@@ -15,7 +15,7 @@ from dynx._torch.cache.guard_failures import guard_source
 def settled(variable: Any) -> Any:
     """Return the variable behind a realized lazy variable; any other variable unchanged.
 
-    It never realizes a lazy variable, which would add a guard.
+    A lazy variable that torch has not realized is returned as it is: realizing it would add a guard.
     """
     while is_lazy(variable):
         if not variable.is_realized():
@@ -62,7 +62,7 @@ def stored(variable: Any, name: str) -> Any:
 
 @cache
 def _overrides(cls: Any, name: str) -> bool:
-    """Return whether reading an attribute may run code of the class: a method, property or `__getattr__`."""
+    """Return whether a class defines `name` (such as a property) or `__getattr__`: then reading `name` may run its code."""
     return hasattr(cls, "__getattr__") or any(name in vars(base) for base in cls.__mro__)
 
 

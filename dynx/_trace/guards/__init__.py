@@ -1,1 +1,1 @@
-"""The guards of a compilation: the lines that requested them, and their texts in torch."""
+"""Guards of a compilation: find the lines of user code that requested them, and parse torch's text of each guard."""

@@ -19,9 +19,10 @@ _HINT = re.compile(r" \(HINT: type .*\)$")
 
 
 def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardNode:
-    """Convert a node of torch's guard tree and its children to a record.
+    """Convert a node of torch's guard tree, with its children, to a record.
 
-    `requests` has the stacks that requested guards, by short source; it is None if no listener observed the compilation.
+    `requests` maps a guarded value, such as `x.size()[0]`, to the user stacks from which Dynamo requested guards on it. It is
+    None if no listener observed the compilation.
     """
     return GuardNode(
         raw.source,
@@ -33,16 +34,16 @@ def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts
 
 
 def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
-    """Build the record of one guard of `code` from its type (`TENSOR_MATCH`), its text in torch, and the requesting stacks."""
+    """Build the record of one guard of `code`. `kind` is its type, such as `TENSOR_MATCH`; `node_of` explains `requests`."""
     return read_guard(kind, text, code, lambda source: lines_for(source, requests, None) if requests else ())
 
 
 def read_guard(
     kind: str, text: str, code: CodeType, requesters_of: Callable[[str], tuple[Location, ...]], max_length: int | None = None
 ) -> GuardInfo:
-    """Build the record of one guard of `code` from its type (`kind`) and its text in torch.
+    """Build the record of one guard of `code` from its type, such as `TENSOR_MATCH`, and torch's text of the guard.
 
-    `requesters_of(source)` returns the lines that requested guards on a source. Texts are cut to `max_length` characters.
+    `requesters_of(source)` returns the lines that requested guards on a value. Texts are cut to `max_length` characters.
     """
     guard = parse_guard(short_source(_HINT.sub("", text)))
     requesters = requesters_of(guard.source)

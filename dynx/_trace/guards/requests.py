@@ -1,6 +1,6 @@
-"""Keep all lines of user code that requested a guard, where torch keeps only the first.
+"""Record every user stack from which Dynamo requested a guard.
 
-torch keeps one user stack per guard, that of the first request (`GuardsSet.add`).
+For each guard, torch keeps only the stack of the first request (`GuardsSet.add`).
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Requests:
         self._added: list[tuple[Any, StackParts]] = []  # Dynamo's `Guard`s, each with the user stack that requested it
 
     def add(self, guard: Any) -> None:
-        """Record the user stack of the line that Dynamo is tracing as a stack that requested `guard`."""
+        """Record that `guard` was requested: store the user stack of the line that Dynamo is tracing now."""
         if (stack := stack_parts()) is not None:
             self._added.append((guard, stack))
 
     def by_name(self) -> dict[str, list[StackParts]]:
-        """Return a dict from guarded sources to the requesting stacks; the keys are strings, to keep no source object alive.
+        """Return the stacks that requested guards, by the name of the guarded value (a str, to keep no source object alive).
 
-        Of successive stacks at the same line of the same call, only the first is returned. A stack that requested a guard on
-        the presence of attribute `a` of `x` is listed under `x` and `x.a`, because torch's message names only `x`.
+        If a line requests several guards on one value in succession, only the first stack is returned. A stack that requested
+        a guard on the presence of attribute `a` of `x` is listed under `x` and `x.a`, because torch's message names only `x`.
         """
         result: dict[str, list[StackParts]] = {}
         names: dict[int, str] = {}  # by id() of the source

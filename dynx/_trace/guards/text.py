@@ -61,9 +61,9 @@ def parse_error(text: str) -> tuple[FailedEntry, ...]:
 
 
 def parse_guard(text: str) -> ParsedGuard:
-    """Parse the text of one guard; the kind is "other" if no pattern matches.
+    """Parse torch's text of one guard; the kind is "other" if no pattern matches.
 
-    The line is taken from the user stack (torch 2.13 and later) or else from the comment that follows the guard in its text.
+    The line that requested the guard is read from the user stack in the text (torch 2.13 and later), or else from the comment.
     """
     body, _, stack = text.partition("\nUser stack trace:\n")
     frames = [_guard_line(match) for match in _STACK_FRAME.finditer(stack)]

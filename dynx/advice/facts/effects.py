@@ -14,7 +14,7 @@ _MAXLEN = re.compile(r", maxlen=(\d+)\)$")
 
 
 def lost_effects(run: RunRecords) -> Iterator[tuple[FrameEffects, Effect]]:
-    """Yield each mutation, with its frame, that compiled code does not repeat although torch's `replay_side_effects` is on."""
+    """Yield pairs of a graph's record and a mutation that compiled code loses. Omit graphs with `replay_side_effects` off."""
     for frame in run.side_effects:
         if frame.replays:
             yield from ((frame, effect) for effect in frame.effects if effect.is_lost)

@@ -31,7 +31,7 @@ def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
 def of_limit(gave_up: GaveUp, causes: Sequence[Cause], *, is_raised: bool) -> tuple[Fix, ...]:
     """Return the fixes to try for a function that reached a recompile limit: those for its recompiles, then a higher limit.
 
-    The higher limit is added only if `is_raised`: it does not help if the number of values is unbounded.
+    `is_raised` says whether to add the higher limit, which does not help if the number of values is unbounded.
     """
     fixes = of_causes(causes)
     if not is_raised:
@@ -76,10 +76,10 @@ def _in_user_code(call: Location | None) -> Location | None:
 
 
 def first_call(cause: Cause) -> Iterator[Fix]:
-    """Yield two fixes: run the first call of every compiled function eagerly, or only the first call of this function.
+    """Yield fixes for a function whose first call differs from the later calls: run the first call eagerly.
 
-    Omit the second fix unless the user's code makes the first call. Yield nothing if the function recompiled more than once:
-    then calls other than the first differ too.
+    One fix does so for every compiled function, another for this function only, if the user's code makes its first call. Yield
+    nothing if the function recompiled more than once: then later calls differ too.
     """
     if len(cause.recompiles) != 1:  # more than the first call differs
         return

@@ -62,7 +62,7 @@ def graph_change(
 
 
 def flag_changed(before: Sequence[CodeLine], after: Sequence[CodeLine]) -> bool:
-    """Return whether two graphs differ in a True or False that is passed to the same call."""
+    """Return whether some call has different flags (True or False) among its arguments in the two graphs."""
     calls = [{match["name"]: match for line in graph if (match := _CALL.match(line.text))} for graph in (before, after)]
     for name, call in calls[0].items():
         other = calls[1].get(name)

@@ -132,7 +132,7 @@ class _KeyPair:
         return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice)
 
     def _profile_advice(self) -> str:
-        """Return the advice for making the same sizes dynamic in both runs, given the PGO profiles that they loaded."""
+        """Return advice on making the same sizes dynamic in both runs. It depends on the PGO profiles that the runs loaded."""
         before, after = self.before.profiles, self.after.profiles
         if TORCHS_PROFILE in (*before, *after):
             return _OF_TORCH
@@ -168,7 +168,7 @@ class _KeyPair:
         yield from (self._cause("dynamic size", _size(source), "static", "dynamic") for source in self._static)
 
     def _marks(self) -> Iterator[CacheCause]:
-        """Yield a cause for each size that was dynamic in one run until code specialized it, and static in the other run."""
+        """Yield a cause for each size that was static in one run, but dynamic in the other run until code specialized it."""
         for first, second in ((self.before, self.after), (self.after, self.before)):
             for source, value in first.fixed.items():
                 if source not in second.fixed and source not in second.symbols.values():
@@ -197,7 +197,7 @@ class _KeyPair:
         return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
 
     def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield each differing property of an input, such as dtype, with both values; omit those that follow from another."""
+        """Yield the properties in which an input differs, with both values. Omit consequences: strides, if shapes differ."""
         if "=" not in before or "=" not in after:
             if before != self._in_first_names(after):
                 yield "", (_tensor(before), _tensor(after))
@@ -265,13 +265,13 @@ def _facts_in(text: str) -> dict[str, str]:
 
 
 def _used(key: CacheKey) -> dict[str, str]:
-    """Return the symbols that the inputs and the graph of a key use, as names by source: `{"L['x'].size()[0]": "s77"}`."""
+    """Return the symbols in a key's inputs and graph, as a dict from source to name: `{"L['x'].size()[0]": "s77"}`."""
     words = {word for text in (*key.parts.values(), *(line.text for line in key.graph)) for word in _WORD.findall(text)}
     return {source: name for name, source in key.symbols.items() if name in words}
 
 
 def _with_sources(key: CacheKey, renamed: Callable[[str], str] = str) -> list[CodeLine]:
-    """Return the code of the graph of a key, with inputs named by their sources, so that their order does not matter.
+    """Return the graph code stored in a cache key. Inputs are named by their sources, so that their order does not matter.
 
     `renamed` replaces the names of symbols in a line of code.
     """
@@ -289,7 +289,7 @@ def _is_of_graph(name: str) -> bool:
 
 
 def _state_text(title: str, key: CacheKey) -> str:
-    """Return the value of the setting `title`, from all parts of a key that store it: "cpu: torch.bfloat16" for autocast."""
+    """Return torch's setting `title` as text, joined from all parts of a key that store it: "cpu: torch.bfloat16"."""
     texts = []
     for name, text in key.parts.items():
         part, _, detail = name.partition("[")

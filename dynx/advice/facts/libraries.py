@@ -114,7 +114,7 @@ def advice_on_value(reason: Reason) -> Advice | None:
 
 
 def advice_on_failure(location: Location) -> str | None:
-    """Return the advice for a compilation that fails in a library; None if dynx has no advice on the library in general."""
+    """Return the advice for a library in which a compilation failed; None if dynx has no advice on the library as a whole."""
     return _OF_BREAKS.get(location.library or "", {}).get("")
 
 

@@ -61,7 +61,7 @@ def is_counted(reason: Reason) -> bool:
 
 
 def is_result(cause: Cause) -> bool:
-    """Return whether a resume function recompiles because of a value that the source line of its graph break computed."""
+    """Return whether a resume function recompiles because of a value that the line of the graph break before it computed."""
     source = spoken(cause.first.source)
     if cause.after is None or cause.first.holder not in ("argument", "object"):
         return False

@@ -35,7 +35,7 @@ def renamed(run: RunRecords, rule: str) -> Iterator[Finding]:
 
 
 def _names_of(key: CacheKey, earlier: list[CacheKey], values: Mapping[str, Mapping[str, str]]) -> tuple[CacheCause, ...]:
-    """Return a cause for each renamed symbol if a key of `earlier` differs in nothing else; `values` has settings by digest."""
+    """Return a cause per renamed symbol if `key` and an earlier key differ in nothing else. `values`: settings by digest."""
     for other in reversed(earlier):
         if other.location == key.location and other.digest != key.digest:
             causes = tuple(causes_of(other, key, values.get(other.settings), values.get(key.settings)))

@@ -10,7 +10,7 @@ from dynx.records.run_records import RunRecords
 
 
 def skips(run: RunRecords, kind: SkipKind, rule: str) -> Iterator[Finding]:
-    """Yield a finding for each record of uncaptured code of one kind; its seconds are 0: the cost is not measured."""
+    """Yield a finding for each `Skip` of this kind: code not captured in a CUDA graph. Its seconds are 0 (not measured)."""
     for skip in run.cudagraph_skips:
         if skip.kind == kind and skip.location is not None:
             yield Finding(rule, skip.reason, skip.location, 0.0, (), skip.advice, skip.count)

@@ -60,10 +60,10 @@ def find(breaks: Sequence[GraphBreak], compiles: Iterable[Compile], inside: Iter
 
 
 def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
-    """Return the finding; a DX209 finding gets other advice if its function also has a DX202 finding.
+    """Replace the advice of a DX209 finding if its function also has a DX202 finding; return any other finding unchanged.
 
-    DX209 (an output size depends on the data) advises a setting under which DX202 (a tensor is converted to a Python number)
-    raises GuardOnDataDependentSymNode instead of breaking the graph.
+    DX209 (an output size depends on the data) advises a setting. With this setting, the line of DX202 (a tensor is converted to
+    a Python number) raises GuardOnDataDependentSymNode instead of breaking the graph.
     """
     own = finding.location.own
     reads = (each for each in others if each.rule == "DX202" and each.location.own.file == own.file)
@@ -73,9 +73,9 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
 
 
 def inside_libraries(causes: Sequence[Cause], breaks: Sequence[GraphBreak]) -> list[Cause]:
-    """Return the causes that are reported with a graph break in a library, instead of on their own (see `break_around`).
+    """Return the causes that are reported with a graph break in a library (see `break_around`), not as findings of their own.
 
-    Causes for which dynx has advice to users of the library are omitted. Changing sizes, which come from the program, are
+    Causes for which dynx has advice to users of the library are omitted. Changing sizes come from the program: they are
     returned only if a changing size is also reported for a function that the user's code calls.
     """
     of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}
@@ -86,7 +86,7 @@ def inside_libraries(causes: Sequence[Cause], breaks: Sequence[GraphBreak]) -> l
 
 
 def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:
-    """Return the graph break in a library that makes torch compile a function of the library on its own; None if there is none.
+    """Return the graph break that makes torch compile the library function of `cause` on its own; None if there is none.
 
     The values that recompile such a function come from the library, so the user can only remove the graph break.
     """
@@ -132,7 +132,7 @@ def _with_consequence(finding: Finding, graph_break: GraphBreak, costs: _Costs) 
 
 
 class BreakKey(NamedTuple):
-    """Key by which findings of graph breaks are merged: rule, line of the user, and in a library also the library's line."""
+    """Key by which findings of graph breaks are merged: rule, line of user code and, in a library, also the library's line."""
 
     rule: str
     file: str
@@ -148,7 +148,7 @@ def _key(rule: BreakRule | PlaceRule, graph_break: GraphBreak) -> BreakKey:
 
 
 class _Costs:
-    """Attributes compile time to graph breaks, each second to at most one graph break.
+    """The compile time that each graph break costs; each second is counted for at most one graph break.
 
     The cost of a graph break is the tracing attempt that it discarded, plus the compilation of its resume function. If torch
     cannot resume after it, the cost is the whole compilation. Recompiles are not included: their cause is a failed guard.

@@ -69,7 +69,7 @@ def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Speciali
 
 
 def _break_at(call: Location | None, breaks: tuple[GraphBreak, ...]) -> GraphBreak | None:
-    """Return the graph break because of which the function called at `call` is compiled on its own, or None."""
+    """Return the graph break that makes torch compile the function called at `call` on its own; None if there is none."""
     if call is None:
         return None
     line = call.own.file, call.own.line
@@ -77,7 +77,7 @@ def _break_at(call: Location | None, breaks: tuple[GraphBreak, ...]) -> GraphBre
 
 
 def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[Mark, ...]:
-    """Return marks (tensor and dim) for the other dims that changed between the same two sizes in this recompile.
+    """Return marks (tensor and dim) for the other dims whose size changed from and to the same values as the guarded size.
 
     For example, several tensors have the batch size: marking only one of them raises ConstraintViolationError.
     """

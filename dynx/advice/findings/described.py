@@ -84,7 +84,7 @@ def _grad_change(reason: Reason) -> str:
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Return lines of text on a cause: for each recompile, the failed guards of up to three cache entries."""
+    """Return the evidence for a cause, as lines of text: for each recompile, the failed guards of up to three cache entries."""
     lines: list[str] = [f"guarded by: {cause.first.code}"] if cause.first.code else []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons

@@ -80,7 +80,7 @@ def advice_on(cause: Cause) -> Advice:
 
 
 def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
-    """Return `advice`; if it marks a size and a library breaks the graph, the advice to remove the graph breaks comes first."""
+    """Return `advice`. If it says to mark a size, but a library breaks the graph, first advise to remove the graph breaks."""
     in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
     if not in_libraries or not advice.startswith("mark_dynamic("):
         return advice
@@ -89,7 +89,7 @@ def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
 
 
 def split_by(causes: Sequence[Cause]) -> str:
-    """Return the end of a title, with the lines of the graph breaks that split the function; empty if it is not split."""
+    """Return text to append to a title: the lines of the graph breaks that split the function; empty if there are none."""
     breaks = sorted({cause.after.location.own.line for cause in causes if cause.after is not None})
     if not breaks or len(causes) == 1:
         return ""
@@ -137,7 +137,7 @@ def _title(cause: Cause) -> str:
 
 
 def fixed_by(cause: Cause) -> str:
-    """Return the end of a title, with the statement that specialized a symbolic size or number; empty if there is none."""
+    """Return text to append to a title: the statement that specialized a symbolic size or number; empty if there is none."""
     return f"; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else ""
 
 
@@ -163,7 +163,7 @@ def _branch(reason: Reason) -> str:
 
 
 def _with_partners(advice: str, cause: Cause) -> str:
-    """If `advice` marks a size, add the other changing sizes: torch may raise if only one of several equal sizes is marked."""
+    """Return `advice`. If it says to mark a size, add the other changing sizes: marking only one of equal sizes may raise."""
     match = SIZE.match(cause.first.source)
     if match is None or not advice.startswith("mark_dynamic"):
         return advice

@@ -48,7 +48,7 @@ def prepare(
     """Set `sys.argv` for a program; return two things: a function that loads its code, and an empty `__main__` module for it.
 
     `target` is a script, a module, code, or `-` for standard input; None if the command line has none. `rest` are its
-    arguments; `option` is `-m`, `-c` or empty. Raises UsageError if the program is missing; the error may suggest `usage`.
+    arguments; `option` is `-m`, `-c` or empty. Raises UsageError if the program is missing, with `usage` as an example.
     """
     if target is None:
         example = usage or "dynx run train.py, dynx run -m package, or dynx run -c 'import model; model.main()'"
@@ -80,7 +80,7 @@ def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeTy
     """Return a function that loads the code of a file, and an empty `__main__` module for it.
 
     `target` is the path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file. Raises
-    UsageError if there is none; the error shows the command line `usage`, or by default how to run a module.
+    UsageError if there is no such file; the error shows the command line `usage`, or by default how to run a module.
     """
     path = Path(target)
     if not path.exists():

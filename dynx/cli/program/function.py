@@ -47,7 +47,7 @@ def add_command(commands: Subparsers, command: str, summary: str, act: Callable[
 
 
 def watched(arguments: argparse.Namespace, command: str) -> Callable[[ReportOf], int]:
-    """Load the program; return a function that runs it under `dynx.watch()`, then prints the report of the given `ReportOf`."""
+    """Load the program. Return a function that runs it under `dynx.watch()`, then prints what the passed `ReportOf` returns."""
     found = _named(arguments, command)
     load, module = program.prepare(
         found.program, arguments.rest, option=found.option, usage=f"dynx {command} path/to/file.py::function"

@@ -18,7 +18,7 @@ UNREADABLE = 3  # the exit code of `dynx assert` and `dynx diff` for a file that
 
 
 def load(file: Path) -> Run:
-    """Read a run file; if it is missing, the UsageError names the command that writes it, and the run files in its folder."""
+    """Read a run file. If the file is missing, the UsageError says how to write it, and lists the run files in its folder."""
     from dynx._run import Run
 
     try:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def report(run: Run, path: Path | None, *, full: bool, top: int | None = None) -> RenderableType:
-    """Render the report of a run and, if `path` (the run file) is given, one line for each child process of its program.
+    """Render the report of a run, followed by one line for each child process that the watched program started.
 
-    For a launcher that compiles nothing, such as torchrun, render only these lines unless `full`. `top` limits the findings.
+    Child processes are found by `path`, the run file; with None, they are left out. For a launcher that compiles nothing, such
+    as torchrun, only the lines of child processes are rendered, unless `full`. `top` limits the number of findings.
     """
     from rich.console import Group
 
@@ -36,9 +37,9 @@ def report(run: Run, path: Path | None, *, full: bool, top: int | None = None) -
 
 
 def find_children(path: Path, header: Mapping[str, Any]) -> list[tuple[Path, Run]]:
-    """Load the run files of the child processes of the run at `path`; ranks come first, by number.
+    """Load the run files of the child processes of the run at `path`, sorted by rank; processes without a rank come last.
 
-    Files of earlier runs in the same folder are ignored.
+    Files of other runs in the same folder are ignored: their job is not the one in `header`.
     """
     from dynx._run import Run
 

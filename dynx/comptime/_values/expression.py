@@ -39,7 +39,7 @@ def _reflected(symbol: str) -> Callable[[Any, Any], Any]:
 
 
 class Number:
-    """Base class with the operators of `ComptimeVar` and `Expression`; with constants only, they return Python values."""
+    """Base class of `ComptimeVar` and `Expression`: operators, which return Python values if all operands are constants."""
 
     _tx: Any
     _siblings: MutableSet[Any]  # objects that become invalid when the callback ends
@@ -51,7 +51,7 @@ class Number:
         raise NotImplementedError
 
     def _has_value(self) -> bool:
-        """Return whether `value` can be read; tensors and most objects have none, and `==` compares them by identity."""
+        """Return whether `value` can be read: False for most objects that a ComptimeVar may represent, such as tensors."""
         return True
 
     def is_tensor(self) -> bool:
@@ -113,7 +113,7 @@ class Number:
         return self._settled(shape_facts.constant_of(raw)) if _is_symbolic(raw) else raw
 
     def _settled(self, known: Any) -> Any:
-        """Return `known`, the value of this number that the trace already implies; if that is None, raise NotConstant."""
+        """Return `known`, the value that the trace already implies for this number; raise NotConstant if `known` is None."""
         if known is not None:
             return known
         unbacked = shape_facts.is_unbacked(self.value)
@@ -209,9 +209,9 @@ def _wrap(of: Number, result: Any, text: str, strength: int, parts: tuple[Any, .
 
 
 def _are_comparable(left: Any, right: Any) -> bool:
-    """Return whether `==` compares values, not identity.
+    """Return whether `left == right` compares values; otherwise it compares identity.
 
-    True also if one is a tensor and the other a dynamic number: the comparison itself then raises NotConstant.
+    True also if one operand is a tensor and the other a dynamic number: the comparison itself then raises NotConstant.
     """
     without_value = [operand for operand in (left, right) if not _has_value(operand)]
     return not without_value or (any(map(_is_tensor, without_value)) and (_is_dynamic(left) or _is_dynamic(right)))

@@ -117,7 +117,7 @@ class ComptimeVar(Number):
         return show(self._tx, self._variable) if self._text is None else self._text
 
     def _has_value(self) -> bool:
-        """Return whether the value is a dynamic number or constant; `==` compares others, such as tensors, by identity."""
+        """Return whether `value` can be read: True for a dynamic number or a constant, False for a tensor, for example."""
         variable = self._realized()
         return is_kind(variable, "SymNodeVariable") or variable.is_python_constant()
 

@@ -13,7 +13,7 @@ from dynx.cudagraphs._search.identity import are_identical
 
 
 class _UnderWay(threading.local):
-    """What AOTAutograd's wrappers passed to the compiled graph, and got back, in the current call; each thread has its own."""
+    """The compiled graph's arguments and results in the current call of a thread, inside AOTAutograd's wrappers."""
 
     inner: tuple[Sequence[Any], Sequence[Any]] | None = None
 

@@ -144,7 +144,7 @@ class Runner:
         return with_changed_inputs(self.plan, outside, has_known_layout=False) if outside else self.plan
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
-        """Call the graph; return None for outputs that are `untouched` inputs: a replay returns the inputs of its own call."""
+        """Call the graph; replace outputs that are passed-through inputs by None: each replay returns its own call's inputs."""
         outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None

@@ -40,7 +40,7 @@ def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
 
 
 def _is_compared(tensor: torch.Tensor) -> bool:
-    """Return whether to compare a tensor's values, not only its version counter, which custom kernels may not increment."""
+    """Return whether to compare a tensor's values too: custom kernels may change values without a new version counter."""
     if tensor.layout != torch.strided or tensor.is_meta:
         return False
     return tensor.is_inference() or not isinstance(tensor, Parameter)
@@ -52,7 +52,7 @@ def _has(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 
 
 def _contents(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of the bytes of a tensor; for a large tensor, the checksums of its parts."""
+    """Return what shows changes of a tensor: a copy of its bytes or, if it is large, the checksums of its parts."""
     if tensor.nbytes <= _COPIED:
         return bytes_in(tensor).clone()
     return torch.stack([_checksum(bytes_in(part)) for part in _parts(tensor.detach())])
@@ -95,7 +95,7 @@ def why_not_replayable(
         results: Pytree leaves of the results.
         is_part_of_state: Returns whether an argument, such as a module, is accepted although it may change: each call compares
             its state, or the user has promised that it stays unchanged.
-        names_in_code: Names of attributes in the code of the function.
+        names_in_code: Attribute names in the function's code: a tensor argument with such an attribute cannot be replayed.
     """
     leaves = zip(before.leaves, after.leaves, strict=True)
     if key != after.key or any(old is not new for old, new in leaves):
@@ -129,7 +129,7 @@ _PARTS = "  pass its tensors and numbers; reference what never changes from the 
 
 
 def _may_change(leaf: Any) -> bool:
-    """Return whether an argument may change while its key stays the same, as an object with attributes may."""
+    """Return whether an argument may change unnoticed: the attributes of an object, for example, are not in the cache key."""
     if isinstance(leaf, (*_STATELESS, Enum, slice)):
         return False
     return not isinstance(leaf, _VALUES) or bool(getattr(leaf, "__dict__", None))  # a subclass of int may have attributes
@@ -138,7 +138,7 @@ def _may_change(leaf: Any) -> bool:
 def liveness_of(values: Any) -> Callable[[], bool]:
     """Return a predicate that is true while the tensors, modules and functions in `values` are alive.
 
-    The predicate keeps all other objects in `values` alive, except dicts and sets.
+    When one is freed, a key with its address is invalid. The predicate keeps other objects alive, except dicts and sets.
     """
     leaves = list(_leaves(values, set()))
     weak = [weakref.ref(leaf) for leaf in leaves if issubclass(type(leaf), _LARGE)]
@@ -175,6 +175,6 @@ class Mutations(NamedTuple):
 
 
 def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
-    """Return whether an argument is in memory that the function mutates, or two arguments share memory and any is mutated."""
+    """Return whether arguments are in memory that the function mutates, or share memory and the function mutates arguments."""
     storages = storages_of(tensors)
     return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

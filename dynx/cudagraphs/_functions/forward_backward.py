@@ -27,12 +27,12 @@ Named = tuple[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class GradientPolicy:
-    """Which parameters a pair of recordings computes gradients of, and whether autograd or the graph writes `.grad`.
+    """How a pair of recordings (forward, backward) trains parameters: which ones, and whether it writes `.grad` itself.
 
     Attributes:
-        parameters: Pairs of name and parameter, of the parameters that get gradients.
+        parameters: The parameters that get gradients, as pairs of name and parameter.
         leaves: Context manager that replaces parameters by new leaf tensors over the same memory.
-        allow_unused: Whether parameters and arguments may get no gradient.
+        allow_unused: Whether to accept parameters and arguments that get no gradient, instead of raising UsageError.
         in_place: Whether the graph itself writes to `.grad`; in autograd, one dummy input then stands for all parameters.
     """
 
@@ -136,7 +136,7 @@ class ForwardBackward:
         return self._replay_backward(inputs)
 
     def _parameters_written(self) -> Sequence[torch.Tensor] | None:
-        """Return the parameters whose `.grad` the backward pass writes; None if it returns their gradients."""
+        """Return the parameters whose `.grad` the replay itself writes; None if it returns their gradients to autograd."""
         if not self._gradients.in_place:
             return None
         return self._parameters if will_execute(self._anchor_accumulator) else ()
@@ -159,7 +159,7 @@ class ForwardBackward:
         return outputs
 
     def _accumulate(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the backward pass, and set or add to `.grad` of the parameters; return the gradients of the arguments."""
+        """Replay the backward pass; set or increment `.grad` of the parameters, and return the gradients of the arguments."""
         pairs = [
             (param, written)
             for param, written in zip(self._parameters, backward.kept_outputs, strict=True)
@@ -252,7 +252,7 @@ class _Replay(torch.autograd.Function):
 
 
 def _with_layout_of(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of a result, copied if its strides or dtype are not those with which the backward pass was captured.
+    """Return the gradient of a result, copied if its strides or dtype differ from those in the backward capture.
 
     For example, if the user sums a result, autograd passes a gradient of one expanded element.
     """

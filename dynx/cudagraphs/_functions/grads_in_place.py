@@ -61,7 +61,7 @@ class GradsInPlace:
                 self.static_args = before
 
     def check(self) -> None:
-        """Raise UsageError if a recording cannot train a parameter, for example since a gradient hook was registered on it."""
+        """Raise UsageError if a recording cannot train a parameter, for example a parameter with a gradient hook."""
         check_parameters(self._gradients().parameters, self._runtime.device)
 
     def _gradients(self) -> GradientPolicy:
@@ -76,7 +76,7 @@ class GradsInPlace:
         return gradients
 
     def _with_buffers(self, results: Any) -> Any:
-        """Return the results, with each buffer replaced by the buffer passed to this call, since the model may assign it."""
+        """Replace each result that stands for a buffer by the buffer itself: the model may assign it to an attribute."""
         return type(results)(
             self.static_args[self._returned_buffers[index]] if index in self._returned_buffers else result
             for index, result in enumerate(results)
@@ -107,7 +107,7 @@ class GradsInPlace:
 
 
 class _StaticArgs(State):
-    """The state that recordings depend on: which parameters and buffers, their addresses and requires_grad, and grad mode."""
+    """The state that recordings depend on: identity, address and requires_grad of parameters and buffers; grad mode."""
 
     def __init__(self, owner: GradsInPlace) -> None:
         self._owner = owner

@@ -226,7 +226,7 @@ def record_with_gradients(
 def _forward_backward(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: list[torch.Tensor]
 ) -> None:
-    """Run a function forward and backward, with gradients of zeros and without changing `.grad`."""
+    """Warm up: run a function forward and backward, with zeros as gradients of its results, without changing `.grad`."""
     inputs = differentiable((args, dict(kwargs)))
     results = differentiable(function(*args, **kwargs))
     refuse_reentrant(results)

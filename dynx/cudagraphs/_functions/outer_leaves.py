@@ -1,4 +1,4 @@
-"""Refuse training steps with gradients that a replay would lose: of arguments, and of leaf tensors that outlive the loss.
+"""Refuse training steps if a replay would lose gradients of arguments, or of leaf tensors that outlive the loss.
 
 A leaf tensor that the loss creates, such as the interpolated sample of a gradient penalty, is accepted: it is freed after the
 backward pass, together with its gradient.
@@ -45,8 +45,9 @@ def check_arguments(
 def outer_leaves_check(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> Callable[[], None]:
     """Return a function to call after the backward pass, when the autograd graph of the loss has been freed.
 
-    The function raises UsageError if a leaf tensor of that graph is alive and not among `params`, after restoring its `.grad`.
-    Such a tensor is the user's: each replay would add to the `.grad` that the capture created, not to its present `.grad`.
+    The function raises UsageError if a leaf tensor of that graph is alive and not among `params`. Such a tensor is the user's:
+    each replay would add to the `.grad` that the capture created, not to its present `.grad`. The function first restores
+    the `.grad` that the tensor had before the backward pass.
     """
     leaves = [(ref(leaf), leaf.grad) for leaf in unknown_leaves([loss], params)]
 

@@ -91,7 +91,7 @@ class PatchedParams:
         return self._fallback
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with the first arguments as its parameters and buffers, and the remaining ones as its arguments."""
+        """Call the function. The first `args` replace its parameters and buffers; the remaining `args` are its arguments."""
         tensors, rest = args[: len(self._tensors)], args[len(self._tensors) :]
         pairs = zip(self._tensors, tensors, strict=True)
         replacements = {param: _like_param(param, tensor) for param, tensor in pairs if param is not tensor}
@@ -104,7 +104,7 @@ class PatchedParams:
 
 
 def _like_param(param: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor that replaces `param`, as an nn.Parameter if `param` is one."""
+    """Return `tensor`, which replaces `param`, as an nn.Parameter if `param` is an nn.Parameter."""
     if not isinstance(param, nn.Parameter) or isinstance(tensor, nn.Parameter):
         return tensor
     return nn.Parameter(tensor, requires_grad=param.requires_grad)

@@ -87,7 +87,7 @@ class RecordingPolicy:
         advice: Last line of messages about a function that assigns attributes or variables, which a replay would not assign.
         on_replay: Called with the recording after each replay.
         on_switch: Called with a recording when it becomes the one that the next call tries first.
-        patches_params: Whether the function gets parameters as arguments, whose pointers are set before each replay.
+        patches_params: Whether parameters are passed as arguments, so that pointers to them are set before each replay.
     """
 
     make: MakeReplayable = Recording
@@ -167,10 +167,10 @@ class RecordedFunction:
         return self._function if self._policy.original is None else self._policy.original
 
     def _find_or_record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """If the latest recording does not fit, replay another that does, capture a new one, or run the function uncaptured.
+        """Handle a call that the latest recording does not fit: replay another recording, capture a new one, or run uncaptured.
 
-        The first call with certain layouts of arguments and state runs uncaptured, as do all calls of a function that cannot
-        be captured. Returns the result of the function.
+        The first call with each combination of argument layouts and state runs uncaptured, as do all calls of a function that
+        cannot be captured. Returns the result of the function.
         """
         if functions_are_transformed():
             return self._run_transformed(*args, **kwargs)
@@ -206,7 +206,7 @@ class RecordedFunction:
         return latest.results(latest.run(arguments.tensors))
 
     def _switch(self, recording: Replayable, latest: Latest) -> None:
-        """Make later calls try this recording first, with the checks in `latest`."""
+        """Make later calls try `recording` first; `latest` holds the checks that these calls have to pass."""
         self._latest = latest
         known = ((id(other), self._latest_of.get(id(other))) for other in self._cache)
         self._latest_of = {address: other for address, other in known if other is not None}
@@ -242,9 +242,9 @@ class RecordedFunction:
                     break
 
     def _move(self, key: Key) -> Key:
-        """Compute the key of the present state, move the first call and recordings of `key` to this new key, and return it.
+        """Store the `FirstCall` and the recordings of `key` under a new key of the present state, and return the new key.
 
-        The capture may have shown that more values have to be checked: the new key contains them.
+        Called if a capture has shown that more values have to be checked than `key` contains.
         """
         new = key[0], self._state.key()
         if key in self._first_calls:
@@ -255,7 +255,7 @@ class RecordedFunction:
         return new
 
     def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable | None:
-        """Return a recording for `key` whose memory no backward pass needs, captured now if necessary; None if impossible."""
+        """Return a recording for `key` that no pending backward pass uses; capture one if necessary. None if impossible."""
         first = self._first_calls[key]
         try:
             recording = self._cache.find(key, lambda recording: not recording.is_pending)
@@ -280,7 +280,7 @@ class RecordedFunction:
         return self._runtime.warm_up(lambda: self._function(*args, **kwargs))
 
     def _run_first(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the first call uncaptured, return its result, and store what a recording needs, such as mutated tensors."""
+        """Run a first call uncaptured and return its result; store facts for a recording, such as mutated arguments."""
         assert self._runtime is not None
         names = argument_names(self._function, args, kwargs)
         for name, leaf in zip(names, arguments.leaves, strict=True):
@@ -381,14 +381,14 @@ class RecordedFunction:
         recording.verify(call, self._policy.memory or self._policy.mutable, self.name, self._config.verify)
 
     def _warn_about_changed_state(self, what: str) -> None:
-        """Warn if the function itself changes the checked state (`what`) for the second time; the first may fill a cache."""
+        """Warn when the function itself changes the checked state (`what`) a second time; the first change may fill a cache."""
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
             text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
             warn_or_raise(f"{text}\n  {self._policy.advice}", self._config)
 
     def _warn_about_new_objects(self) -> None:
-        """Warn if calls often cannot be recorded, since an object that they use, such as an argument, is deleted after each."""
+        """Warn if nothing is recorded because an object that calls use, such as an argument, is deleted after each call."""
         self._times_objects_died += 1
         if self._times_objects_died >= _NEVER_REPEATED and not self.recordings:
             why = "an object among its arguments, or one that it reads, is deleted after each call"

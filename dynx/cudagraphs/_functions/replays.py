@@ -15,7 +15,7 @@ from dynx.cudagraphs._recording.replayable import Replayable
 
 
 class Latest(NamedTuple):
-    """How a call replays a recording: the checks that it has to pass, the replay, and a function that builds the result."""
+    """How calls replay a recording (the latest is tried first): the checks to pass, the replay, and how to build the result."""
 
     match: Match
     is_unchanged: Callable[[], bool]
@@ -24,7 +24,7 @@ class Latest(NamedTuple):
 
 
 class FirstCall(NamedTuple):
-    """What the first, uncaptured call with certain layouts and state has shown, such as which arguments it mutates."""
+    """Facts from the first, uncaptured call with given argument layouts and state, such as which arguments are mutated."""
 
     mutated: frozenset[int]  # indices of tensor arguments that the function mutates
     spec: TreeSpec  # of the results
@@ -61,10 +61,10 @@ def latest_of(
 
 
 def with_outputs(first: FirstCall, recording: Replayable) -> FirstCall:
-    """Return `first`, changed so that calls whose arguments are results of the recording run uncaptured.
+    """Return `first`, changed so that a call runs uncaptured if an argument is (a view of) an uncloned result of `recording`.
 
-    `first` is changed only if the function mutates arguments. If an uncloned result is passed to the next call, a replay would
-    write new results to the memory of that argument, and then overwrite them when it copies the mutated argument back.
+    `first` is changed only if the function mutates arguments. A replay with such an argument would write new results to the
+    memory of the argument, and then overwrite these results when it copies the mutated argument back.
     """
     if first.mutations is None or not first.mutations.has_arguments:
         return first

@@ -57,11 +57,11 @@ def train_step(
     The first call with a layout of arguments runs uncaptured, the second is captured and replayed, later calls are replayed.
     Each of these calls is a step of the training: none is only a warm-up.
 
-    Each call checks the modules that the loss uses, as `fast_path` does, the addresses of the parameters and which of them need
-    gradients, and the groups, options and state of the optimizer. A tensor that the loss assigns to an attribute is in the
-    recording's memory, which replays overwrite: to read it after the step, return it from the loss. A loss function that
-    changes a Python number in each call, such as a counter, runs uncaptured, with a warning. If the learning rate changes,
-    make it a tensor: each new number needs another recording.
+    Each call checks what a recording depends on: the modules that the loss uses (as `fast_path` does), the addresses of the
+    parameters, which parameters need gradients, and the groups, options and state of the optimizer. A tensor that the loss
+    assigns to an attribute is in the recording's memory, which replays overwrite: to read it after the step, return it from
+    the loss. A loss function that changes a Python number in each call, such as a counter, runs uncaptured, with a warning. If
+    the learning rate changes, make it a tensor: each new number needs another recording.
 
     Args:
         fn: Returns the loss (a tensor of one element), or a tuple that begins with it. Called with the arguments of the step.
@@ -143,7 +143,7 @@ class _Phase(NamedTuple):
 
 
 class _Accumulating:
-    """A training step of several calls that accumulate gradients: each runs one of `parts`; the last steps the optimizer."""
+    """A training step of several calls: each runs the next of `parts` and adds to gradients; the last steps the optimizer."""
 
     def __init__(self, parts: Sequence[RecordedFunction], step: _Step, *, is_checked: bool) -> None:
         self._parts, self._step, self._is_checked = parts, step, is_checked
@@ -207,7 +207,7 @@ class _Step:
         return result
 
     def _begin(self, phase: _Phase) -> None:
-        """Set `.grad` to None or, if calls accumulate, to tensors that gradients are added to, zeroed if `phase.begins`."""
+        """Set `.grad` to None or, if several calls accumulate gradients, to the sums so far: zeros if `phase.begins`."""
         if not self._keeps_gradients:
             set_gradients(self.params, [None] * len(self.params))
             return

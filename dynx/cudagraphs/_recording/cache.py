@@ -31,11 +31,11 @@ def close_all() -> None:
 
 
 class RecordingCache(Generic[R]):
-    """The recordings of one graph or function, by a key of the scalars, addresses, layouts and state of their capture.
+    """The recordings of one graph or function. Keys consist of the scalars, addresses, layouts and state at capture.
 
     `max_recordings` and `on_limit` of `config` bound the cache. In messages, `what` is the name of the graph or function, and
-    `names` are the names of the parts of a key. The caller holds `lock` during each call, and `close` waits for it. `close`
-    also calls the method `on_close`, which is referenced weakly.
+    `names` are the names of the parts of a key. The caller holds `lock` while it replays or captures, so that `close` waits.
+    `close` also calls the method `on_close`, which is referenced weakly.
     """
 
     def __init__(

@@ -33,10 +33,10 @@ class Effects(NamedTuple):
 
 
 def differences(expected: Effects, found: Effects, other: Effects | None = None) -> Iterator[str]:
-    """Yield a text for each difference of a replay or uncaptured run (`found`) from an uncaptured run (`expected`).
+    """Yield a text for each difference between an uncaptured run (`expected`) and a replay or another run (`found`).
 
-    Values that differ between `expected` and `other`, an uncaptured run with other bytes in uninitialized memory, are not
-    compared, since they depend on that memory.
+    `other` is an uncaptured run with other bytes in uninitialized memory. Values that differ between `expected` and `other`
+    depend on that memory, and are not compared.
     """
     if expected.error is not None or found.error is not None:
         if text_of(expected.error) != text_of(found.error):
@@ -85,7 +85,7 @@ def _difference(value: Any, actual: Any, varied: Any) -> str:
 
 
 def _count(expected: torch.Tensor | None, found: torch.Tensor | None, varied: torch.Tensor | None) -> int:
-    """Return how many rows of `found` differ from `expected`. Rows in which `varied` differs from `expected` do not count."""
+    """Return how many rows (elements or blocks) differ; rows in which `varied` differs from `expected` do not count."""
     if expected is None or found is None or torch.equal(expected, found):
         return 0
     differ = (expected != found).any(1)
@@ -101,7 +101,7 @@ _BLOCK = 16  # bytes, the size of the largest dtype: the dtype of the elements o
 
 
 def _blocks(storage: torch.UntypedStorage | None) -> torch.Tensor | None:
-    """Return the bytes of a storage as rows of 16, padded with zeros; None for no storage."""
+    """Return the bytes of a storage as rows of 16 bytes, the last one padded with zeros; None if `storage` is None."""
     if storage is None:
         return None
     plain = bytes_of(storage)

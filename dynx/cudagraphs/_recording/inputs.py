@@ -46,7 +46,7 @@ def stage_inputs(inputs: list[Any], plan: GraphPlan, in_graph: tuple[int, ...]) 
 
 
 def read_in_place(dynamic: tuple[int, ...]) -> StagedInputs:
-    """Return StagedInputs that copy nothing: the kernels' pointers to the `dynamic` inputs are set before each replay."""
+    """Return StagedInputs that copy nothing: before each replay, pointers to the inputs at the indices `dynamic` are set."""
     return StagedInputs(lambda args: None, dynamic, is_done_by_graph=True, sources=[], copied=0, nbytes=0)
 
 

@@ -35,7 +35,7 @@ class Results:
         self._plan, self._kind, self._limit = plan, kind, FEW if clones_in_graph else 0
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
-        """Return those of `outputs` that memcpy nodes of the graph clone; their target addresses are set before each replay."""
+        """Return the tensors in `outputs` that memcpy nodes of the graph clone, to addresses set before each replay."""
         return [outputs[index] for index in self._in_graph(outputs)]
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:

@@ -42,7 +42,7 @@ def _overlapping(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[in
 def group_cloner(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
     """Return a function that clones tensors of one storage together, so that the clones overlap in the same way.
 
-    Autograd treats no clone as a view of another, but they share a version counter: changing one increases it for all.
+    Autograd treats no clone as a view of another clone. All share a version counter: changing one clone increases it.
     """
     begin = min(map(_begin, tensors)) // _ALIGNMENT * _ALIGNMENT
     end = max(map(_end, tensors))

@@ -12,7 +12,7 @@ import torch
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Return whether two RNG states are equal. Compare their pickles, since the states may contain NumPy arrays."""
+    """Return whether two RNG states are equal. Compares their pickles, since `==` of NumPy arrays returns no bool."""
     return pickle.dumps(state) == pickle.dumps(other)
 
 

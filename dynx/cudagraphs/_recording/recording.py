@@ -109,7 +109,7 @@ class Recording:
 
 
 def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list[int]:
-    """Return the indices of results that are saved for the backward pass in the recording's memory: all but parameters."""
+    """Return the indices of results saved for the backward pass, except parameters, whose memory is not the recording's."""
     if plan.part != "forward":
         return []
     params = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}
@@ -174,7 +174,7 @@ class _Graph(NamedTuple):
 def _capture(
     call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], pool: Any, forward: CapturedGraph | None
 ) -> _Graph:
-    """Capture a graph that gets its inputs in the way the configuration asks for; if that fails, with copies of the inputs."""
+    """Capture a graph with inputs patched or copied as configured. If that fails, capture it with copies of the inputs."""
     failures: dict[StagingKind, str] = {}
     while True:
         staging = choose_staging(plan, config, runtime, args, failures)
@@ -279,7 +279,7 @@ _profiler, _IS_ON = profiler_flags()
 
 
 def _name(part: Part) -> str:
-    """Return the name of a new recording in profiler traces: its part, its number, and the line of the call."""
+    """Return the name of a new recording in profiler traces: `part` (such as "forward"), a number, and the user's line."""
     location = location_of_call()
     where = "" if location is None else f", recorded at {location}"
     return f"dynx: replay of {part} graph {next(_numbers)}{where}"

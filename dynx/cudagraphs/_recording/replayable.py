@@ -42,7 +42,7 @@ class Replayable(Protocol):
 
     @property
     def may_return_arguments(self) -> bool:
-        """Whether a replay copies arguments or returns aliases of them; if so, it must not run under autograd."""
+        """Whether a replay copies arguments or returns aliases of them. Run such a replay under no_grad."""
 
     @property
     def kept_outputs(self) -> Sequence[torch.Tensor]:

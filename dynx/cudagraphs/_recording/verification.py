@@ -104,10 +104,11 @@ class Trial:
         return Effects(results, memory.written, drawn, memory.before, before, error)
 
     def compare(self, results: Sequence[Any], what: str, count: int | None = None) -> bool:
-        """Compare a replay of the same call, made after this run. Raises ReplayDiffers if results, memory or RNG states differ.
+        """Compare this uncaptured run with a replay of the same call, which was made after it and returned `results`.
 
         Only the first `count` results of the uncaptured run are compared, None for all. Returns whether to compare later
         replays: False, with a DynxWarning, if the uncaptured run ran out of memory, or differs from a second uncaptured run.
+        Raises ReplayDiffers if results, memory or RNG states of the replay differ.
         """
         first = self._first._replace(results=self._first.results[:count])
         if isinstance(first.error, torch.OutOfMemoryError):
@@ -160,7 +161,7 @@ _ALONE = "verify it while no other thread runs"
 
 @contextmanager
 def _on_trial() -> Iterator[None]:
-    """Let recorded functions that this thread calls inside of the context run uncaptured."""
+    """Make recorded functions run uncaptured when this thread calls them inside of the context."""
     trying_threads.append(get_ident())
     try:
         yield

@@ -51,7 +51,7 @@ class _Spy:
     """A context manager with a profile function that notes where this thread draws random numbers of Python or NumPy.
 
     It sees calls of the methods of Python's generator, but not of NumPy's. For NumPy, it notes the first function whose code
-    names such a method; this is ignored if the state of NumPy's generator has not changed at the end.
+    names such a method, such as `rand`. The note is ignored if the state of NumPy's generator is unchanged at the end.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
-"""Find iterators and random number generators that an additional uncaptured run of a function would irreversibly advance.
+"""Find objects that prevent `Config(verify=n)`: iterators and random number generators that a function would advance.
 
-`Config(verify=n)` makes such runs. The objects are found by the names in the function's code, without running it.
+Verification runs the function once more, uncaptured, and nothing restores such objects afterwards. The objects are found by
+the names in the function's code, without running it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _OWN_REFERENCES = _references_of_a_local_variable()
 
 @contextmanager
 def capture_lock() -> Iterator[None]:
-    """Wait for captures of other threads, and let none begin in the context; then destroy graphs whose owners were deleted."""
+    """Wait for captures of other threads, and let none begin in the context. On exit, destroy graphs of deleted owners."""
     with _lock:
         yield
     _destroy_expired()
@@ -96,7 +96,7 @@ def _destroy_expired() -> None:
 
 
 def _destroy_next() -> bool:
-    """Destroy a graph whose owner was deleted; return False if that is not possible now, while this thread captures."""
+    """Destroy one graph whose owner was deleted; return False if that has to wait until a capture of this thread has ended."""
     with suppress(IndexError):  # a garbage collection in between may have destroyed it
         graph, wait = _graphs[graph_id := _expired.popleft()]
         if not wait():

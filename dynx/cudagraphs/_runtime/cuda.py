@@ -1,4 +1,4 @@
-"""The runtime that captures CUDA graphs, on a stream of its own and in one memory pool.
+"""The runtime that captures CUDA graphs, on a stream of its own; by default, the graphs share a memory pool.
 
 See `torch.cuda.CUDAGraph`; the CUDA programming guide says in its chapter on CUDA graphs what may be captured.
 """

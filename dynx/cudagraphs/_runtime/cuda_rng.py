@@ -37,7 +37,7 @@ class DrawWatch(OperatorMode):
 
     Attributes:
         offsets: The offset before each draw.
-        known: The offset at the beginning, and the offset after each draw.
+        known: Offsets at which a draw may begin: the offset at the beginning, and the offset after each draw.
         was_restored: Whether the function set the offset, as activation checkpoints do before recomputation.
 
     Raises:
@@ -135,14 +135,14 @@ class Draws:
 
     @property
     def are_bare(self) -> bool:
-        """Whether replays need no random number generator: the graph draws nothing, and only the default one is registered."""
+        """Whether replays need no generator state: the graph draws nothing, and only the default generator is registered."""
         return not self.offsets and not self.end and len(self.generators) == 1
 
     def repeat(self, forward: Draws) -> set[bool]:
-        """Return whether the draws of this graph repeat draws of the forward pass, as the set of the answers for each draw.
+        """Return a set that says whether the draws of this graph repeat draws of the forward pass.
 
-        The set is {True} if all draws do, {False} if none does, {True, False} if only some do. For a graph without draws, it is
-        {True} if the graph restores an offset, else empty.
+        The set is {True} if all draws repeat such a draw, {False} if none does, {True, False} if only some do. For a graph
+        without draws, the set is {True} if the graph restores an offset, else empty.
         """
         return {offset < forward.after for offset in self.offsets} or ({True} if self.was_restored else set())
 
@@ -168,7 +168,7 @@ class Draws:
         return replay_again
 
     def advancing(self, replay: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that replays the graph, and restores the offset if the captured function drew and restored it."""
+        """Return a function that replays the graph; it restores the offset if the captured function did so after its draws."""
         if self.end or not self.offsets:
             return replay
         generator = self.generators[0]

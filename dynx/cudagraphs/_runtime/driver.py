@@ -122,7 +122,7 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], off
 
 
 def _address_setter(executable: ExecutableGraph, index: int, node: Any, params: Any, offset: int) -> SetAddresses:
-    """Return a function that takes tensors, and sets the address at `offset` in a memcpy node to that of tensor `index`."""
+    """Return a function that takes tensors, and writes the address of tensor `index` to a memcpy node, at `offset`."""
     context = current_context()
     set_params = memcpy_setter(executable, node, params, context)
     cell = ctypes.c_uint64.from_address(int(params.getPtr()) + offset)

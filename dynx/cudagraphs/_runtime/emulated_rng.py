@@ -30,7 +30,7 @@ class RngStates:
         """Append the current RNG state if the last operator drew random numbers; `before` is the state before that operator.
 
         Returns the index of `before`; None if no numbers were drawn. Raises CaptureFailed if `before` is not among the stored
-        states, since a seed was set; or if some draws repeat those of the forward pass, and others do not.
+        states (then a seed was set), or if some draws repeat draws of the forward pass and other draws do not.
         """
         if torch.equal(before, torch.get_rng_state()):
             return None

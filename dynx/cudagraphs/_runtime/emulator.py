@@ -175,7 +175,7 @@ class EmulatedGraph:
         _fill_with_garbage(allocated, integers=0)  # 0 for integers: the capture of the backward pass may index with them
 
     def patch_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Make replays read the tensors of `set_sources` instead of `inputs`, which are filled with garbage to detect reads."""
+        """Make replays read the tensors of `set_sources`, not `inputs`. Fills `inputs` with garbage, to detect reads."""
         self._patched_inputs = [_storage(tensor) for tensor in inputs]
         _fill_with_garbage(inputs)
 
@@ -338,7 +338,7 @@ def _tags(operator: Any) -> Container[torch.Tag]:
 
 
 def _with_current_layout(values: Any) -> Any:
-    """Return `values` with detached tensors, whose sizes and strides in-place operators such as squeeze_ cannot change."""
+    """Return `values` with tensors detached, so that they keep their layout if `squeeze_` changes the originals in place."""
     return tree_map_only(torch.Tensor, lambda tensor: tensor.detach(), values)
 
 
@@ -357,7 +357,7 @@ def _to_weak(arguments: Any, kept: Set[int]) -> Any:
 
 
 def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
-    """Replace weak references in an operator's arguments by tensors; `patched` maps addresses of captured to new inputs."""
+    """Replace weak references in an operator's arguments by tensors; `patched`: new inputs by address in the capture."""
     return tree_map_only(WeakMemory, lambda memory: _tensor_at(memory, patched), arguments)
 
 

@@ -89,7 +89,7 @@ _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr
 
 
 def failure_of(error: BaseException, what: str) -> CaptureFailed:
-    """Return a CaptureFailed "`what` failed" for an error that no operator raised, such as that of `torch.cuda.synchronize`."""
+    """Return a CaptureFailed ("`what` failed") for an error outside of operators, such as one of `torch.cuda.synchronize`."""
     while error.__context__ is not None:  # the first exception of the chain caused the error at the end of the capture
         error = error.__context__
     calls = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]

@@ -15,7 +15,7 @@ MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`
 
 
 def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
-    """Return no outputs: with this `select_clones`, a captured graph clones none of its outputs."""
+    """Return no outputs. Passed as `select_clones` to capture a graph that clones none of its outputs."""
     return ()
 
 
@@ -30,8 +30,8 @@ class CapturedGraph(Protocol):
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
         """Set the tensors that the graph reads as inputs in the next replay.
 
-        In a graph from `Runtime.capture`, they become the sources of the captured copies of inputs. In a graph from
-        `Runtime.capture_patched`, the pointers to inputs in the parameters of nodes are set to their addresses.
+        In a graph from `Runtime.capture`, the captured copies of inputs read from these tensors. In a graph from
+        `Runtime.capture_patched`, the pointers to inputs in node parameters are set to the addresses of these tensors.
 
         Args:
             tensors: One tensor for each input, of the sizes, strides and dtype of the capture.

@@ -21,7 +21,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def spread_copies(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """Return copies of tensors in new memory; the seed determines their order in memory and the gaps between them."""
+    """Return copies of tensors in new memory. `seed` sets their order and gaps, so that distances differ between seeds."""
     rng, copies, gaps = random.Random(seed), dict[int, torch.Tensor](), list[torch.Tensor]()
     for index in rng.sample(range(len(tensors)), len(tensors)):
         tensor = tensors[index]

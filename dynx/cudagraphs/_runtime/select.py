@@ -17,7 +17,7 @@ def has_cuda() -> bool:
 
 
 def check_bindings(config: Config, runtime: Runtime | None) -> None:
-    """Raise UsageError if `inputs` or `params` need cuda-bindings, to set memcpy nodes or pointers, and it is not installed."""
+    """Raise UsageError if the options `inputs` or `params` of `config` need cuda-bindings, but the package is not installed."""
     options = [name for name in ("inputs", "params") if getattr(config, name) in ("memcpy_node", "patch")]
     if options and runtime is not None and not runtime.can_set_memcpy_nodes():
         option = f"{options[0]}={getattr(config, options[0])!r}"

@@ -20,7 +20,7 @@ Key = tuple[tuple[Hashable, ...], ...]
 
 
 class Bindings(Search):
-    """The values that a function reads by name at present, besides attributes of modules, and a check whether they change."""
+    """A search for the values that a function reads by name, besides attributes of modules, with a check for changes."""
 
     def key(self) -> Key:
         """Return a hashable key of the values that the function reads; if a name gets another value, the key differs."""
@@ -73,7 +73,7 @@ _code = attrgetter("__code__")
 
 
 def state_read_by(value: Any) -> str:
-    """Return the name of a value that may change and on which a function, class or Enum member depends; "" if there is none.
+    """Return the name of a value that a function, class or Enum member depends on and that may change; "" if there is none.
 
     A function depends on the variables that it reads, except those whose values are Python modules, functions or classes. An
     Enum member depends on the variables that its methods read, a class on its attributes.
@@ -98,7 +98,7 @@ def tensors_named_by(function: Callable[..., Any]) -> list[torch.Tensor]:
 
 
 def _reads(edges: Sequence[Edge]) -> list[tuple[Callable[[], Values], Values]]:
-    """Return pairs of a function that reads values and the values it returns now; names in the same dict share a function."""
+    """Return pairs: a function that reads values, and the values that were found. One function reads all names in a dict."""
     reads, scopes = [], dict[int, tuple[Scope, dict[str, Any]]]()
     for edge in edges:
         if edge.scope is not None:

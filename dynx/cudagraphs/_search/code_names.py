@@ -34,7 +34,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__")) -> frozenset[str]:
-    """Return the names of attributes that these methods of a class use, also through other methods that their code names."""
+    """Return the names of attributes used in `methods` of a class, and in other methods of the class that these refer to."""
     bases = _bases(kind)
     names, pending = set[str](), frozenset(methods)
     while pending:
@@ -66,7 +66,7 @@ _WRAPPERS = property, classmethod, staticmethod, cached_property
 
 
 def plain_functions(function: Any) -> list[FunctionType]:
-    """Return the Python functions that run when a callable is called: its own and those that it wraps."""
+    """Return the Python functions that run in a call of `function`: those of its decorators, and the decorated function."""
     functions = (function_of(layer.value) for layer in unwrap(function).layers)
     return list(dict.fromkeys(inner for inner in functions if inner is not None))
 

@@ -15,7 +15,7 @@ from dynx.cudagraphs._search.search import Search
 
 
 def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
-    """Return the nn.Modules that a function uses now, without submodules of these."""
+    """Return the nn.Modules that a function uses at present; of nested modules, only the outermost."""
     return Search(function).modules
 
 
@@ -32,8 +32,8 @@ def unset_closure_variables(function: Callable[..., Any]) -> list[str]:
 def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
     """Return nn.Modules that together own these parameters, out of all modules that are alive in this process.
 
-    The modules that own most of the parameters are chosen, and among these the ones with most submodules: the state of layers
-    without parameters matters too.
+    Modules are chosen one by one: each time, the module that owns the most of the remaining parameters, and among
+    equals the module with the most submodules, since the state of layers without parameters matters too.
     """
     missing = {id(param) for param in params}
     if not missing:

@@ -1,4 +1,4 @@
-"""Read the state of objects without attributes to compare: random number generators, iterators, arrays, `os.environ`."""
+"""Read state that objects do not keep in attributes: of random number generators, iterators, arrays, `os.environ`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers = count()
 
 
 def reader_of_state(value: Any) -> Callable[[], Values] | None:
-    """Return a function that reads state outside of attributes, such as an iterator's position; None to compare no state."""
+    """Return a function that reads state outside of attributes, such as an iterator's position; None if none is compared."""
     kind = type(value)
     if kind is _ENVIRONMENT or value is os.getenv:
         variables = os.environ._data  # type: ignore[attr-defined]  # as bytes: decoding all of them takes longer

@@ -45,7 +45,7 @@ def are_identical(objects: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def are_same(values: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether values at the same indices are the same objects, numbers or text. Calls no methods of users' classes."""
+    """Return whether values at equal indices are the same object, or equal numbers or text. Calls no user-defined method."""
     # without `are_identical`: this runs in each call, for each name
     return len(values) == len(others) and (all(map(is_, values, others)) or all(map(_is_same, values, others)))
 
@@ -55,7 +55,7 @@ def _is_same(value: Any, other: Any) -> bool:
 
 
 def tensors_in(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:
-    """Yield `value` if it is a tensor, and tensors in its elements and attributes up to `depth` levels deep, not in modules."""
+    """Yield `value` if it is a tensor, else tensors in its elements and attributes, to a depth of `depth`. Skips modules."""
     kind = type(value)
     if issubclass(kind, torch.Tensor):
         yield value

@@ -20,12 +20,12 @@ def groups_of(optimizers: Optimizers) -> list[dict[str, Any]]:
 
 
 def states_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
-    """Return the dicts that hold the state of all parameters, each once."""
+    """Return the attribute `state` of each optimizer: a dict with the state of its parameters. Each dict is listed once."""
     return list({id(optimizer.state): optimizer.state for optimizer in optimizers}.values())
 
 
 def states_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the dicts in the attribute `state` of the optimizers: one for each parameter, and those under other keys."""
+    """Return the dicts inside of the dicts of `states_of`: one for each parameter, and dicts that have other keys."""
     return [state for states in states_of(optimizers) for state in states.values() if isinstance(state, dict)]
 
 
@@ -48,13 +48,13 @@ def containers_of(optimizers: Optimizers) -> list[Any]:
 
 
 def nested_containers(optimizers: Optimizers) -> list[Any]:
-    """Return only what is nested in the optimizers' dicts: dicts, lists and deques, without the lists of parameters."""
+    """Return the dicts, lists and deques that are nested in the dicts of `dicts_of`, without the lists of parameters."""
     own = {*map(id, dicts_of(optimizers)), *(id(group["params"]) for group in groups_of(optimizers))}
     return [container for container in containers_of(optimizers) if id(container) not in own]
 
 
 def objects_in(optimizers: Optimizers) -> list[Any]:
-    """Return the other objects in the containers of optimizers: neither containers, tensors, numbers nor text."""
+    """Return the objects in optimizers' containers (see `containers_of`), except containers, tensors, numbers and text."""
     values = (
         value
         for container in containers_of(optimizers)

@@ -37,7 +37,7 @@ def content_reader(container: Any) -> Callable[[], Values]:
 
 
 def used_reader(container: Any) -> Callable[[], Values]:
-    """Return a function that reads the length of a long container, and only its modules and tensors, to save time."""
+    """Return a function that reads parts of a long container, to save time: its length, and its modules and tensors."""
     if isinstance(container, dict):
         keys = sorted((key for key, value in tuple(container.items()) if is_used(value)), key=_sort_key)
         return lambda: (len(container), *map(container.get, keys))
@@ -69,7 +69,7 @@ def slot(descriptor: Any, owner: Any) -> Values:
 
 
 def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool] | None:
-    """Return a predicate that is true while no dict in `absent` has one of the names paired with it; None without names.
+    """Return a predicate that is true while the dicts in `absent` lack the names paired with them; None if there are no names.
 
     A dict keeps the order of its names: if its length and its last name are as in the check before, no name was added.
     """
@@ -95,7 +95,7 @@ def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool
 
 
 def _ends_of(scopes: Sequence[Scope]) -> tuple[list[Scope], list[int], list[str]]:
-    """Return what `absence_check` compares: the non-empty dicts, all lengths, the last name in each non-empty one."""
+    """Return the non-empty dicts, the lengths of all dicts, and the last names of the non-empty dicts, for `absence_check`."""
     full = [scope for scope in scopes if scope]
     return full, list(map(len, scopes)), _last_of(full)
 
@@ -160,7 +160,7 @@ def is_mutable(kind: type) -> bool:
 
 
 def is_of_library(value: Any) -> bool:
-    """Return whether a value is a Python module of a library (or torch, dynx, Python), not of the user."""
+    """Return whether a value is a Python module of torch, dynx, Python or another library, not one that the user wrote."""
     return issubclass(type(value), types.ModuleType) and owner_of_module(value) != "user"
 
 

@@ -42,7 +42,7 @@ HIDDEN = "the state"  # of an object without attributes
 
 
 class Edge(NamedTuple):
-    """A reference that the search followed: a variable, attribute or the elements of an object, with the values found."""
+    """A reference that the search followed, and its values: a variable, an attribute, or all elements of a container."""
 
     owner: int  # id of the object
     name: str  # of the attribute or variable; "" for a closure variable or the elements of a container
@@ -77,7 +77,7 @@ class Search:
         modules: The modules that were found, without submodules of these.
         edges: The references to values that the function reads, and the references that lead to these values or to modules.
             Attributes of modules are not among them.
-        absent: By the id of a dict or class: the dict (or that of the class), and the names in the code that it lacks.
+        absent: Maps the id of a dict or class to the dict (of a class: its `__dict__`) and the names in the code that it lacks.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
         optimizers: The optimizers among these objects.
@@ -121,7 +121,7 @@ class Search:
         self.edges = [edge for edge in self._edges if id(edge) in is_read or any(id(value) in leading for value in edge.values)]
 
     def _is_checked(self, edge: Edge) -> bool:
-        """Return whether the values of a reference are compared before a replay; those of modules are compared elsewhere."""
+        """Return whether the values of a reference are compared before a replay. Modules have checks of their own."""
         owner = self._visited.get(edge.owner, self._kinds.get(edge.owner))
         if _has_own_check(owner):
             return False
@@ -130,7 +130,7 @@ class Search:
         return not all(is_module(value) or is_of_library(value) for value in edge.values)
 
     def _is_read(self, value: Any) -> bool:
-        """Return whether a value found in a library's class is compared: a tensor, number, text, or a function to search."""
+        """Return whether to compare a value found in a library's class: only tensors, numbers, text and functions to search."""
         kind = type(value)
         return is_tensor(value) or kind in PLAIN or (kind is FunctionType and self._is_followed(value))
 
@@ -262,7 +262,7 @@ class Search:
                 self._follow(value, slot.__name__, partial(readers.slot, slot, value))
 
     def _names_in_class(self, kind: type) -> frozenset[str]:
-        """Return the names of attributes used in those methods of a class that are named in the code searched so far."""
+        """Return the names of attributes that methods of a class use. Reads only methods named in the code searched so far."""
         if kind not in self._names_of:
             is_searched = module_of(kind).partition(".")[0] not in _NOT_SEARCHED
             self._names_of[kind] = names_of_class(kind, self.names | self._names_of_objects) if is_searched else frozenset()
@@ -324,7 +324,7 @@ class Search:
         self._visited |= visited
 
     def _is_followed(self, function: FunctionType) -> bool:
-        """Return whether to search a function: one of the user, of the first function's file, or of an optimizer's library."""
+        """Return whether to search a function: if it is of the user, the first function's file, or an optimizer's library."""
         owner, library = owner_of_file(function.__code__.co_filename)
         is_same_file = owner not in ("torch", "dynx") and any(function.__globals__ is scope for scope in self._scopes)
         return is_same_file or owner == "user" or library in self._libraries
@@ -365,7 +365,7 @@ def _libraries_of(kind: type) -> set[str]:
 
 
 def functions_behind(value: Any) -> list[Any]:
-    """Return the functions in a method, property, class, static or cached property; an empty list for other attributes."""
+    """Return the functions in a method, class method, static method, property or cached property; [] for other attributes."""
     kind = type(value)
     if issubclass(kind, property):
         return [inner for inner in (value.fget, value.fset, value.fdel) if inner is not None]
@@ -396,7 +396,7 @@ def _common(scope: Scope, names: Set[str]) -> list[str]:
 
 
 def _has_own_check(owner: Any) -> bool:
-    """Return whether `owner` is an nn.Module, an nn.Module class or a library's Python module: these are not checked here."""
+    """Return whether the checks of this search skip `owner`: an nn.Module, an nn.Module class or a library's Python module."""
     return is_of_library(owner) or is_module(owner) or (_is_class(owner) and issubclass(owner, nn.Module))
 
 

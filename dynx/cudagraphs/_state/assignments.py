@@ -41,9 +41,9 @@ class Place(NamedTuple):
 
 
 def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | None:
-    """Return a Place with the attributes of an object, or with the elements of a dict, list or deque, and with these flags.
+    """Return the Place for an object's attributes, or for the elements of a dict, list or deque; None for other objects.
 
-    Returns None for objects of dynx, and for objects without a `__dict__`, such as sets and tuples.
+    Objects of dynx have no Place either. `keeps_objects` and `is_shared` become attributes of the Place.
     """
     kind = type(owner)
     if str(kind.__module__).startswith("dynx."):
@@ -78,7 +78,7 @@ class Assignments:
         return self
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Return the context manager in which to run the function: it records the memory that operators read, for `settle`."""
+        """Return a context manager to run the function in; it records which memory operators read, as `settle` has to know."""
         return self._read
 
     def settle(self) -> str:
@@ -103,7 +103,7 @@ class Assignments:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop the snapshot, so that its values are freed although the captured function refers to this object."""
+        """Drop the snapshot to free its values: the captured function refers to this object, and would keep them alive."""
         self._before, self._variables, self._read = [], [], _ReadMemory()
 
     def _refused(self, place: Place, before: Any) -> Iterator[str]:
@@ -119,7 +119,7 @@ class Assignments:
         return any(map(self._read.has, tensors_in(value)))
 
     def _is_own(self, place: Place, before: Any, change: _Change) -> bool:
-        """Return whether the captured function made a change, rather than another thread."""
+        """Return whether `change` was made by the captured function, and not by another thread."""
         if not place.is_shared:
             return True
         if holds_tensors(change.new):

@@ -30,7 +30,7 @@ class Compared(NamedTuple):
         objects: Objects whose classes must not change.
         functions: Functions whose code must not change.
         lists: Lists that must contain the same objects.
-        others: Predicates for everything else.
+        others: Predicates that must stay true, for everything else.
     """
 
     dicts: Sequence[dict[Any, Any]] = ()
@@ -81,8 +81,8 @@ def all_of(
 ) -> Predicate:
     """Return a predicate that is true if all checks are true and `count()` is 0; if not, it returns `otherwise()`.
 
-    Without `count` or `otherwise`, that part is left out. The predicate is one expression: a Python function around each
-    check would take as long as the check itself, in each call.
+    If `count` is None, only the checks matter; if `otherwise` is None, the predicate is false instead. The predicate is one
+    expression: a Python function around each check would take as long as the check itself, in each call.
     """
     names: dict[str, Any] = {f"check{index}": check for index, check in enumerate(checks)}
     terms = [f"{name}()" for name in names]

@@ -33,7 +33,7 @@ def unchanged(dicts: Dicts) -> Predicate:
 
 @cache
 def _notices_changes(method: Callable[[Dicts], Predicate]) -> bool:
-    """Return whether predicates of `method` detect attribute assignments, even by specialized bytecode of CPython."""
+    """Return whether predicates that `method` makes detect attribute assignments, even by bytecode that CPython specialized."""
 
     class Owner:
         number = 0
@@ -61,9 +61,9 @@ def _compared(dicts: Dicts) -> Predicate:
 
 
 class _Flag(list[None]):
-    """A list with one element, which the dict watcher clears when one of the dicts registered for it changes.
+    """A list that has one element until one of its registered dicts changes: then the dict watcher clears the list.
 
-    Its length is read without a call of a Python function.
+    Its `__len__` serves as the predicate of `unchanged`, so that a check calls no Python function.
     """
 
     __slots__ = ("__weakref__",)
@@ -92,7 +92,7 @@ def _watched(dicts: Dicts) -> Predicate:
 
 
 def _forget(flag: int, addresses: Sequence[int]) -> None:
-    """Unregister a deleted flag, whose id is `flag`, from the dicts at `addresses`."""
+    """Unregister a `_Flag` that was deleted: `flag` was its id, and `addresses` are the ids of the dicts registered for it."""
     for address in addresses:
         flags = _flags.get(address, {})
         flags.pop(flag, None)

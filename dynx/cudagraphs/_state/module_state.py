@@ -52,11 +52,11 @@ class State(Protocol):
         return Assignments(())
 
     def begin_capture(self) -> None:
-        """Before a capture, store the attributes and elements that are excluded from checks; `end_capture` compares them."""
+        """Store, before a capture, the values that are excluded from checks, so that `end_capture` can compare them."""
         return
 
     def end_capture(self) -> bool:
-        """Check the stored values again from now on, except those that the capture assigned; return whether any are left."""
+        """Stop excluding, after a capture, the values that it did not assign; return whether there were any."""
         return False
 
     def changed_by_call(self, before: Key) -> str:
@@ -124,7 +124,7 @@ class Used:
     def tensors_of_program(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors whose layouts must be compared: all except parameters and statistics of torch's own layers.
 
-        Torch's layers have many parameters, and programs do not transpose them. Tensors that the function names are included.
+        Torch's layers have many parameters, which programs do not transpose. Tensors that the function names are not left out.
         """
         layers = [module for module in self.modules if type(module).__module__.startswith("torch.")]
         own = {id(param) for layer in layers for param in layer._parameters.values()}
@@ -134,7 +134,7 @@ class Used:
 
 
 class ModuleState(State):
-    """The state of the modules that a function uses, of their classes, of names that it reads, and of settings of torch.
+    """What a function depends on: the modules that it uses, their classes, values that it reads by name, torch's settings.
 
     The state of a module is its attributes and the contents of containers and objects in them, addresses of tensors,
     submodules and hooks. `others` are further modules to check; the autocast state of `device_type` is checked too.
@@ -282,13 +282,13 @@ class GradState(ModuleState):
 
 
 def changes_of(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
-    """Yield each difference between two keys in attributes of modules and in values that the function reads by name."""
+    """Yield what differs between two keys: attributes of modules, and values that the function reads by name."""
     yield from _changed_attributes(used, old, new)
     yield from _changed_values(used, old, new)
 
 
 class Change(NamedTuple):
-    """A difference between two keys in the value of an attribute, variable or element."""
+    """An attribute, variable or element of a container whose value differs between two keys (`ModuleKey`)."""
 
     place: Hashable  # the location, as in `Bindings.skipped`; None if it is not known
     text: str
@@ -320,7 +320,7 @@ def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Chan
 def _text_of(used: Used, edge: Edge) -> str:
     """Return how messages name the variable, attribute or element to which `edge` refers.
 
-    The name is followed, in parentheses, by a line that assigns it, or for an element by the variable that holds its container.
+    Examples: "variable scale (train.py:12 in step)", with a line that assigns it; "an element of a dict (variable cache)".
     """
     if edge.name:
         return f"{edge}{where_assigned(edge.name, used.bindings.functions)}"

@@ -55,7 +55,7 @@ def step_of(optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
 
 
 def layouts_of(optimizers: Optimizers) -> Hashable:
-    """Return the addresses and layouts of tensors in the state, and the ids of the state dicts and `step` functions."""
+    """Return a key of the state of optimizers: addresses and layouts of tensors, ids of state dicts and `step` functions."""
     states = states_of(optimizers)
     values = (value for state in (*states, *states_of_params(optimizers)) for value in state.values())
     steps = (id(step) for optimizer in optimizers for step in step_of(optimizer))
@@ -81,7 +81,7 @@ def compared(optimizers: Optimizers) -> Compared:
 
 
 def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
-    """Return a predicate that is true while `state`, `param_groups` and `step` of an optimizer refer to the same objects."""
+    """Return a predicate that is true while an optimizer has the same `state`, `param_groups` and `step` objects as now."""
     state, groups, own = optimizer.state, optimizer.param_groups, vars(optimizer).get
     values, members, step = list(state.values()), list(groups), own("step")
 

@@ -16,9 +16,9 @@ from dynx.cudagraphs._state.module_state import ModuleKey, ModuleState, Used, ch
 class TrainedState(ModuleState):
     """The state of modules that a training step trains.
 
-    Each step may assign tensors, or objects that hold tensors, to attributes of modules and elements of containers. These are
-    not checked: they keep the tensors of the capture, whose memory replays overwrite. What only the first step assigned is
-    checked like everything else.
+    Each step may assign tensors, or objects that hold tensors, to attributes of modules and elements of containers. Such
+    attributes and elements are not checked: they keep the tensors of the capture, whose memory replays overwrite. Those that
+    only the first step assigned are checked like everything else.
     """
 
     _keeps_objects = True
@@ -54,7 +54,7 @@ class TrainedState(ModuleState):
     def changed_by_call(self, before: Key) -> str:
         """Return the name of a number, module or setting that a call changed; "" if there is none.
 
-        Attributes and elements to which it assigned a tensor, or an object with tensors, are excluded from later checks.
+        Attributes and elements to which the call assigned a tensor, or an object with tensors, are not checked later.
         """
         old, new, used = ModuleKey(*before), ModuleKey(*self.key()), self._used()
         changed = list(changes_of(used, old, new))
@@ -65,7 +65,7 @@ class TrainedState(ModuleState):
 
 
 class StepState(TrainedState):
-    """The state that an optimizer's `step` reads besides `param_groups` and `state`: attributes, and values read by name."""
+    """What an optimizer's `step` reads besides `param_groups` and `state`: other attributes, and values read by name."""
 
     _is_shared = False
 

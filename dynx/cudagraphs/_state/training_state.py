@@ -33,8 +33,8 @@ class TrainingKey(NamedTuple):
 class TrainingState(State):
     """The state of a training step: the modules that the loss uses, the parameters, the optimizer and the scaler.
 
-    A step may accumulate gradients over several calls: `begins` is whether a call is the first, which resets gradients, and
-    `optimizer` is None in all calls but the last. `others` are modules that own parameters, but are not named in the loss.
+    A step may accumulate gradients over several calls. The first call resets gradients: then `begins` is True. Only the last
+    call has an `optimizer`, else it is None. `others` are modules that own parameters, but are not named in the loss.
     """
 
     def __init__(

@@ -100,7 +100,7 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
 def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | None, scaler: Any, accumulate: int = 1) -> None:
     """Raise UsageError if the step of the optimizer cannot be captured.
 
-    `named` are the parameters that may get gradients, None for an inner optimizer; `accumulate` counts the calls per step.
+    `named` are the parameters to train; None for an optimizer inside another one. A step has `accumulate` calls.
     """
     kind = type(optimizer).__name__
     if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):

@@ -145,7 +145,7 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
 
 
 def _settings(program: Program) -> Mapping[str, bool]:
-    """Return the torch settings that the check changes for the compiled calls: their full names, and the values it sets."""
+    """Return the torch settings that a check changes for compiled calls, as a dict from the full name to the new value."""
     wanted = {DONATED_BUFFER: False, AUTOGRAD_CACHE: False}
     if program.aligns_random_numbers:
         wanted[FALLBACK_RANDOM] = True
@@ -158,7 +158,7 @@ def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
 
 
 def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
-    """Return the report with the stage of compilation, and with `bisect` the first graph node, that causes a difference."""
+    """Return the report with the stage of compilation where a difference begins and, if `bisect`, the first graph node."""
     if report.outcome != "different":
         return report
     stage = first_stage(program, backend, report.diffs)

@@ -1,7 +1,7 @@
 """Compare the outcomes of an eager call and a compiled call.
 
-An `Outcome` describes each object that a call returned or could change by a `Fact` (class and value), stored by path: the
-expression that leads to the object, such as `args[0].weight`.
+An `Outcome` has a `Fact` (class and value) for each object that a call returned or could change. Facts are stored by path:
+the expression that leads to the object, such as `args[0].weight`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def is_below(path: str, outer: str) -> bool:
 
 
 def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) -> tuple[DiffKind, str] | None:
-    """Return how an object differs after an eager and a compiled call: the kind, and for tensors a text; None if equal."""
+    """Compare two facts about an object. Return the kind of difference, and for tensors a text (else ""); None if equal."""
     if eager is None or compiled is None:
         return ("sharing" if "memory" in (getattr(eager, "kind", ""), getattr(compiled, "kind", "")) else "missing"), ""
     if eager.kind != compiled.kind or eager.kind in ("same", "memory"):
@@ -160,7 +160,7 @@ def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tole
 
 
 def _is_equal(eager: torch.Tensor, compiled: torch.Tensor) -> bool:
-    """Return whether elements are equal, faster than `assert_close`; always False for subclasses, sparse and rare dtypes."""
+    """Return whether tensors are surely equal, without slow `assert_close`; False for subclasses, sparse and rare dtypes."""
     is_plain = all(type(tensor) is torch.Tensor and tensor.layout is torch.strided for tensor in (eager, compiled))
     return is_plain and eager.dtype is compiled.dtype and eager.dtype in _COMPARABLE and torch.equal(eager, compiled)
 

@@ -19,7 +19,7 @@ _LOW = (torch.bfloat16, torch.float16)
 
 
 class RecordDraws(TorchDispatchMode):
-    """A dispatch mode that records the results of random operators, in order, and the 16-bit dtypes of all results."""
+    """A dispatch mode that records the results of random operators, in order, and the 16-bit dtypes that operators returned."""
 
     def __init__(self) -> None:
         super().__init__()

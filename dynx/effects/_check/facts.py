@@ -61,7 +61,7 @@ Facts = dict[str, Fact]
 class Description:
     """The facts (class and value) of all objects that are reachable from `roots`, and the tensors among them.
 
-    `roots`, objects by path, include the closures, defaults and attributes of `functions`: these are not described twice.
+    `roots` are objects by path. Closures, defaults and attributes of `functions` are roots, too: they are not described twice.
     """
 
     def __init__(self, roots: Mapping[str, Any], functions: Iterable[FunctionType] = ()) -> None:

@@ -24,7 +24,7 @@ def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Ite
     """Return a Watch that remembers the objects of a program, including its modules and the local variables of all callers.
 
     `roots` are pairs of path and object: the function, the arguments and `state` of the check. The data of `libraries`, modules
-    that the function uses, is watched too. The backend is not: it may change its own objects, such as a list of graphs.
+    that the function uses, is watched too. Objects of `backend` are not watched: it may change them, such as a list of graphs.
     """
     modules = _modules_by_owner()
     others = chain.from_iterable(modules[owner].values() for owner in _CHANGED_BY_COMPILATIONS)

@@ -42,9 +42,9 @@ def with_lines(diffs: Iterable[Diff], records: Sequence[Record], fn: Any) -> tup
 
 
 def _effects(records: Iterable[Record]) -> Iterator[Effect]:
-    """Yield the side effects whose line is known: those that compiled code performs, then, in reverse order, the lost ones.
+    """Yield side effects with a known line: first those that compiled code performs, then those it loses, in reverse order.
 
-    Of equally near effects, `_line_of` takes the last: the first mutation that compiled code does not perform, if any.
+    If several fit equally well, `_line_of` takes the last: the first mutation that compiled code loses, if it loses any.
     """
     found = [effect for record in records if isinstance(record, FrameEffects) for effect in record.effects]
     known = [effect for effect in found if effect.location is not None]

@@ -58,7 +58,7 @@ class Program(NamedTuple):
 
 @contextmanager
 def _own_code(functions: Iterable[FunctionType]) -> Iterator[None]:
-    """Replace the code objects of functions by copies, to which torch attaches new cache entries; restore them at the end."""
+    """In a `with` block, replace functions' code objects by copies, so that torch adds cache entries only to the copies."""
     originals = {function: function.__code__ for function in functions}
     copies: dict[CodeType, CodeType] = {}
     try:

@@ -149,7 +149,7 @@ def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
 
 
 def _weights(result: torch.Tensor) -> torch.Tensor:
-    """Return `grad_outputs` for a result, different for each element: with equal ones, the gradient of a softmax is 0."""
+    """Return `grad_outputs` that differ for each element of a result: if all were 1, the gradient of a softmax would be 0."""
     steps = torch.arange(result.numel(), device=result.device, dtype=torch.float64).reshape(result.shape)
     return (0.5 + (steps * 0.618034) % 1).to(result.dtype)
 
@@ -185,7 +185,7 @@ def random_restored() -> Iterator[None]:
 
 
 def _modes() -> dict[str, Any]:
-    """Return torch's global modes by name, such as grad mode. Inference mode is never restored: no function changes it."""
+    """Return torch's global modes by name, such as grad mode. They are compared, and all except inference mode restored."""
     return {"inference": torch.is_inference_mode_enabled(), **{name: get() for name, (get, _) in _MODES.items()}}
 
 

@@ -34,7 +34,7 @@ _NO_GRADIENTS = "autograd's threading in combination with fork-based multiproces
 
 
 class SideState(NamedTuple):
-    """What one side touched outside its copies: objects that cannot be copied, RNG states, leaks (changed originals)."""
+    """What eager or compiled calls used besides copies: objects that cannot be copied, RNG states, leaks (changed objects)."""
 
     shared: Mapping[str, int]  # by class, the number of objects that both sides used, since they cannot be copied
     unread: tuple[str, ...]  # the classes among them whose state cannot be compared either

@@ -22,9 +22,9 @@ class _Entry(NamedTuple):
 
 
 def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
-    """Return a copy of a function with `lru_cache` and of its cached results; a function of a library is not copied.
+    """Return a copy of an `lru_cache` function, with copies of its cached results; return a library's function unchanged.
 
-    torch traces `__wrapped__` and ignores the cache, so `__wrapped__` of the copy is the original function.
+    `__wrapped__` of the copy is the original function, because torch traces `__wrapped__` and ignores the cache.
     """
     function = value.__wrapped__
     inner = copy(function)

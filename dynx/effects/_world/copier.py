@@ -157,7 +157,7 @@ class Copier:
 
 
 def _empty(value: Any, base: type) -> Any:
-    """Return a new object of the same class without attributes; raise TypeError if only C code can create it."""
+    """Return a new object of the class of `value`, without attributes; raise TypeError if only C code can create one."""
     cls = type(value)
     if issubclass(cls, BaseException):
         return BaseException.__new__(cls, *value.args)

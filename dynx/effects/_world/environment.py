@@ -18,7 +18,7 @@ class Environment:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """In a `with` block, set `os.environ` to this copy; then keep its changes in the copy, and restore the originals."""
+        """In a `with` block, set `os.environ` to this copy. At its end, update the copy, and restore `os.environ`."""
         before = dict(os.environ)
         _change(before, self._values)
         try:

@@ -122,7 +122,7 @@ VIEWS: dict[type, Callable[[Any], Any]] = {
 
 
 def view_of(value: Any) -> tuple[Callable[[Any], Any], Any] | None:
-    """Return the method that creates a dict view, such as `dict.keys`, and its dict; None if `value` is no dict view."""
+    """Return how to make a dict view again: a method such as `dict.keys`, and the dict; None if `value` is no dict view."""
     make = VIEWS.get(type(value))
     return None if make is None else (make, gc.get_referents(value)[0])
 

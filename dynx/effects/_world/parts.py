@@ -249,7 +249,7 @@ def _of_one(label: str, value: Any) -> Parts:
 
 
 def _of_cached(value: Any) -> Parts:
-    """Return `__wrapped__` of a function with `lru_cache`, and as `own` the number of cached results (None in libraries)."""
+    """Return `__wrapped__` of an `lru_cache` function; `own` is the number of cached results, None for a library's function."""
     function = value.__wrapped__
     is_user = type(function) is FunctionType and owner_of_code(function.__code__) == "user"
     return Parts((".__wrapped__",), (function,), f"{value.cache_info().currsize} results" if is_user else None)
@@ -291,7 +291,7 @@ def _parts_with_attributes(
     *,
     has_slots: bool = True,
 ) -> Parts:
-    """Return `Parts` of `objects` with their `labels`, the attributes and slots of `value`, `others`, and the state `own`."""
+    """Return `Parts`: `objects` with their `labels`, then attributes and slots of `value`, then `others`, and state `own`."""
     if attributes := attributes_of(value):
         attributes = attributes.copy()  # in one step: another thread may add attributes
         for label, item in zip(map(_label_of_attribute, attributes), attributes.values(), strict=True):

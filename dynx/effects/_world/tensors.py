@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 class TensorCopier:
-    """Copies tensors, with `in_double` as float64 or complex128; a storage that several tensors share is copied once."""
+    """Copies tensors; `in_double` converts floating-point ones to float64 or complex128. A shared storage is copied once."""
 
     def __init__(self, *, in_double: bool = False) -> None:
         self._in_double = in_double

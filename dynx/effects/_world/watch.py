@@ -101,7 +101,7 @@ def _ids_of(objects: Iterable[Any]) -> set[int]:
 
 
 def _token(parts: Parts) -> tuple[Hashable, ...]:
-    """Return a tuple to compare an object by: its own state, then label, class and value (or `id()`) of what it refers to."""
+    """Return a tuple that differs if an object has changed: its own state, and label, class and value (or id) of each part."""
     return (parts.own, *((label, *_token_of(item)) for label, item in zip(parts.labels, parts.objects, strict=True)))
 
 

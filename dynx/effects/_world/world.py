@@ -81,7 +81,7 @@ class World:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """In a `with` block, set the variables to the copies; then store them for the next call, and restore the originals."""
+        """In a `with` block, set variables to copies. At its end, keep the values for the next call; restore the originals."""
         originals = {variable: variable.get() for variable in self._values}
         with self._environment.entered():
             try:
@@ -105,13 +105,13 @@ class World:
                     self._values[variable] = variable.get()
 
     def enter_context(self, context: Context) -> None:
-        """In `context`, set the context variables that the function may use to copies of their values."""
+        """Replace the values of context variables in `context` by copies, if the function may use the variables."""
         for variable in self._copier.context_variables:
             if variable in context:
                 context.run(variable.set, self._copier.copy(context[variable]))
 
     def roots(self, call: Call, context: Context) -> dict[str, Any]:
-        """Return what a call may change, by path: arguments, variables, variables of `context`. Use only inside `entered()`."""
+        """Return what a call may change, by path: arguments, variables, context variables. Use only inside `entered()`."""
         self._add_new_variables()
         roots: dict[str, Any] = {}
         if not isinstance(self.fn, FunctionType):

@@ -1,4 +1,4 @@
-"""Write a fix into the source files of a program, in each possible way; each is tried by running the changed program."""
+"""Find the ways to write a fix into the source files of a program. Each way is then tried by running the changed program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Files:
 
 
 def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
-    """Yield, for each of at most `MOST` ways to write a fix, the new text of the file that it changes, by path."""
+    """Yield at most `MOST` ways to write a fix, each as a dict from the path of the changed file to its new text."""
     changes = (
         {file: text if fix.kind == "option" else statement.with_torch(before, text)}
         for file, text in _texts(files, finding, fix)

@@ -49,7 +49,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
 
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
-    """Yield the text of `source` with the argument `x` of a call as `torch.tensor(x)`; `definition` has the called function."""
+    """Yield the text of `source` in which a call passes `torch.tensor(x)` for `x`; `definition` has the called function."""
     for call in _with_arguments(source, fix):
         passed = _passed(call, definition, fix, fix.marks[0].source)
         if passed is not None and not passed.part and not code_of(passed.argument.value).startswith("torch."):
@@ -62,7 +62,7 @@ def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
 
 
 def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None]) -> dict[cst.CSTNode, cst.CSTNode]:
-    """Return, by argument, new variables for marked arguments that are expressions such as calls, to evaluate them once."""
+    """Return new variables, by argument, for marked arguments that must not be evaluated twice, such as calls."""
     named: dict[cst.CSTNode, cst.CSTNode] = {}
     for each, passed in values.items():
         if passed is not None and not _is_simple(passed.argument.value) and passed.argument.value not in named:
@@ -72,7 +72,7 @@ def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None])
 
 
 def _text_of(passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
-    """Return the code of a passed value in the caller, `batch["ids"]`; `named` has variables that replace arguments."""
+    """Return the caller's code for a passed value, such as `batch["ids"]`. `named` maps arguments to variables used instead."""
     return f"{code_of(named.get(passed.argument.value, passed.argument.value))}{passed.part}"
 
 
@@ -98,7 +98,7 @@ def _is_simple(node: cst.BaseExpression) -> bool:
 
 
 def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed | None:
-    """Return the part of a call's arguments that becomes `source`, such as `L['x'].mask`, in the called function, or None."""
+    """Return the argument, or a part of it, that the called function reads as `source` (`L['x'].mask`); None if not found."""
     function = definition.function_at(fix.location.line) if fix.location is not None else None
     name, rest = _split(source)
     if function is not None and _is_named(function.params.star_kwarg, name) and (item := re.match(r"\['(\w+)'\]", rest)):
@@ -114,7 +114,7 @@ def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed
 
 
 def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
-    """Return the index of the argument that holds `name` + `rest`, and the path in it (`.mask` of `args[2].mask`), or None."""
+    """Return the index of a positional argument and a path in it: (2, ".mask") for `args[2].mask`; None if not positional."""
     if function is None:
         return None
     names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]

@@ -222,7 +222,7 @@ def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: l
 
 
 def _values(statements: list[Any]) -> dict[str, str] | None:
-    """Return the code that a block assigns, by name; None if it does more, or uses a name after assigning it."""
+    """Return the code of the value assigned to each name; None if the block does more, or uses a name after assigning it."""
     values: dict[str, str] = {}
     for part in (part for each in statements for part in each.body):
         if isinstance(part, cst.Pass):

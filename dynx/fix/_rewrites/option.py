@@ -12,9 +12,10 @@ from dynx.fix._rewrites.statement import alias_of, insert, names_of
 
 
 def add(source: Source, code: str, function: str) -> Iterator[str]:
-    """Yield new texts of a file, with the argument `code` added to one call of torch.compile at a time, then to all.
+    """Yield new texts of a file: the change `code` is made to one call of torch.compile at a time, then to all calls.
 
-    Calls that compile `function` come first.
+    `code` is an argument such as `dynamic=True`, or "dynx.compile", which replaces torch.compile. Calls that compile
+    `function` come first.
     """
     compiles = ("torch.compile", f"{alias_of(source)}.compile", *names_of(source, "compile"))
     sites = sorted(_sites(source, compiles), key=lambda site: not _names(source, site, function))

@@ -31,7 +31,7 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
 
 
 def with_torch(before: str, after: str) -> str:
-    """Return `after`, with the code added to `before` using the file's alias of torch, or with an import of torch added."""
+    """Make `torch` work in the code that `after` adds to `before`: rename it to the file's alias, or add `import torch`."""
     source = parse(after)
     if source is None or any(map(_imports_torch, source.module.body)):
         return after

@@ -53,8 +53,8 @@ def inspect(fn: Any) -> CacheReport:
 def inspect_named(target: Any, name: str, program: str) -> CacheReport:
     """List the cache entries of the function with the qualified name `name`, and of its resume functions.
 
-    `target` is the function or module; None if only its name is known, as for a nested function. Raises UsageError if `target`
-    has no Python code, or if no function of this name has been compiled; then the message names the `program`.
+    `target` is the function or module; None for a nested function, of which only the name is known. Raises UsageError if
+    `target` has no Python code, or if no function of this name was compiled. `program` is the program's name in the message.
     """
     # without resume functions, and the wrapper in which torch calls modules
     codes = [code for code in compiled_codes() if resumed_at(code) is None and not is_shared(code)]
@@ -69,7 +69,7 @@ def inspect_named(target: Any, name: str, program: str) -> CacheReport:
 
 
 def evict(entry: Entry) -> None:
-    """Remove one cache entry; the next call for which its guards would have held compiles again.
+    """Remove one cache entry; the next call that would have run this entry compiles again.
 
     Waits until no other thread is in a call of compiled code, and may delay calls that other threads begin. torch counts the
     entry towards the recompile limit until `guards.reset`.

@@ -30,7 +30,7 @@ _AN_ID = re.compile(r"\b\d{6,}\b")
 
 
 class CacheOwner(NamedTuple):
-    """The identity of a callable that has cache entries: its code objects, class and user code, without strong references."""
+    """The identity of a callable with cache entries: its code objects, class and user code. It keeps none of them alive."""
 
     code_refs: tuple[ref[CodeType], ...]
     class_name: str | None  # `str()` of the class of a module or another callable object
@@ -71,10 +71,10 @@ def cache_owner(fn: Any) -> CacheOwner:
 
 
 def on_compiled(owner: CacheOwner, listener: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
-    """Call `listener` with compile id and guard manager of each new cache entry of a callable and its resume functions.
+    """Call `listener(compile_id, guard_manager)` for each new cache entry of a callable and of its resume functions.
 
-    `what` names the feature (`"count_hits"`) in the record of an error that the listener raises. The returned subscription ends
-    the calls with `remove()`.
+    `remove()` of the returned subscription ends these calls. If `listener` raises an error, dynx reports the error as a failure
+    of `what`, such as "count_hits".
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:

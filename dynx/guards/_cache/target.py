@@ -21,7 +21,7 @@ _RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 
 class CompiledCall(NamedTuple):
-    """The function whose cache entries a call of a compiled callable looks up, or why it is unknown before the call."""
+    """The compiled function that a call will run (`parts`), or why it is unknown before the call (`why_unknown`)."""
 
     parts: lookup.Compiled | None
     why_unknown: str | None = None
@@ -32,7 +32,7 @@ class CompiledCall(NamedTuple):
 
 
 def compiled_call_of(target: Any) -> CompiledCall:
-    """Return the compiled function that a call of `target` runs. Raises UsageError if `target` is not compiled."""
+    """Return which compiled function a call of `target` runs. Raises UsageError if `target` is not compiled."""
     if isinstance(target, MethodType):
         return compiled_call_of(target.__func__)._replace(bound=(target.__self__,))
     if isinstance(target, partial):

@@ -89,7 +89,7 @@ def _why_eager(miss: lookup.Missed) -> str | None:
 
 
 def _compiles_callees(miss: lookup.Missed) -> bool:
-    """Return whether torch runs only this frame eagerly after the cache miss, and may compile the functions that it calls."""
+    """Return whether only this frame runs eagerly after the cache miss, so that torch may compile the functions it calls."""
     return miss.skipped is None and miss.stance != "eager_on_recompile" and not (miss.limit is not None and miss.limit_raises)
 
 

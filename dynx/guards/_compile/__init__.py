@@ -1,1 +1,1 @@
-"""`dynx.compile`: torch.compile with separate cache entries for each backend, compared by value, and each configuration."""
+"""`dynx.compile`: torch.compile with separate cache entries for each configuration and backend (compared by value)."""

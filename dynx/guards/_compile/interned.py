@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Interned(Generic[T]):
-    """Finds shared objects by key through weak references. Stores no keys: a key may refer to its object and keep it alive."""
+    """A table of weak references to shared objects, found by key. It stores no keys, since a key may keep its object alive."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ _SHOWN = 3
 
 
 def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
-    """Warn that a function has reached its recompile limit, with the guard that failed in each of its cache entries."""
+    """Warn that a function has reached its recompile limit; the warning lists the guards of its cache entries that failed."""
     warnings.warn(_text(key, call), DynxWarning, stacklevel=user_stacklevel())
 
 
@@ -53,7 +53,7 @@ def _reason_text(reason: Reason) -> str:
 
 
 def warn_if_forced(fn: Any, backend: Any) -> None:
-    """Warn if `torch.compiler.set_stance` forces `fn` to compile with a backend other than `backend`, once per call site."""
+    """Warn, once per call site, if `torch.compiler.set_stance` forces `fn` to compile with a backend other than `backend`."""
     forced = forced_backend()
     if forced is None or forced is backend or (type(forced) is str and forced == backend):
         return

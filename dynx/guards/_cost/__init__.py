@@ -1,1 +1,1 @@
-"""Measure what checking guards costs in each call, and which settings of torch make it cheaper."""
+"""Measure how long checking guards takes in each call, and compare settings of torch that make the checks faster."""

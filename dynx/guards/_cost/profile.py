@@ -1,4 +1,4 @@
-"""`guards.profile`: time the guards of a call, and find the cheapest safe setting for checking them."""
+"""`guards.profile`: time the guards of a call, and find the fastest setting of torch that still detects every change."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _MAX_COMPILES = 3  # calls that may compile before one runs cached code only
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GuardProfile(GuardCosts):
-    """What checking guards costs in one call, and which settings are cheaper."""
+    """How long checking guards takes in one call, with the present settings of torch and with settings that may be faster."""
 
     owner: CacheOwner = field(default=CacheOwner((), None, None), compare=False, repr=False, metadata=IN_PROCESS)
 
     def apply(self, setting: str | None = None) -> Marking:
-        """Apply a setting, by default `advice`, to the guards of this callable, until `remove()` of the returned handle.
+        """Apply one of `settings` to the guards of this callable; `remove()` of the returned handle ends this.
 
         Args:
             setting: The name of one of `settings`. Only "dict tags" can be applied to code that is compiled already, since it
                 drops no guards. Default: `advice`, the cheapest setting that misses no change.
 
         Raises:
-            UsageError: No setting has this name; the setting drops guards; or the default setting is the one in use already.
-                In the last case, pass "dict tags" if you accept what it `misses`.
+            UsageError: No setting has this name; the setting drops guards; or the setting is in use already. If `advice` is
+                in use already, pass "dict tags" if you accept the changes in its `misses`.
         """
         chosen = self.advice if setting is None else next((known for known in self.settings if known.name == setting), None)
         if chosen is None:

@@ -45,7 +45,7 @@ class Planned(NamedTuple):
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the settings to compare for the guards of a frame, the one in use first; add copies of the guards to `times`.
+    """List the settings to compare for the guards of a frame, the setting in use first; prepare `times` to time each of them.
 
     `tree` is torch's guard tree, `guards` the same tree as a record; the guards hold for the `locals` of the frame.
     """
@@ -101,7 +101,7 @@ def _setting(name: str, ns: float, kept: int, dropped: Counter[str]) -> GuardSet
 
 
 def _kept(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes in the subtree of `node` that `_dropped`, with the same arguments, does not list, and their parents."""
+    """List the nodes from `node` down whose guards are kept (`drops` is False), and the nodes on the path to them."""
     module = node if is_module(node) else module
     below = [kept for child in node.children for kept in _kept(child, module, drops)]
     return [node, *below] if below or not drops(node, module) else []
@@ -115,7 +115,7 @@ def _dropped(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNo
 
 
 def _without_ambient(copy: Callable[[], float], times: GuardTimes) -> Callable[[], float]:
-    """Return a function for the time of `copy` in ns, without the guards on global state, which every copy evaluates."""
+    """Return a function that subtracts the time of the guards on global state from `copy()`, the time of all copied guards."""
     return lambda: max(0.0, copy() - times.ambient)
 
 

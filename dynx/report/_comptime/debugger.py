@@ -67,7 +67,7 @@ def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
 
 
 def guards(guards: list[TracedGuard]) -> RenderableType:
-    """Render guards: kind, source, and the line of code that requested each, "ambient" if there is none."""
+    """Render guards: kind, source, and the line of code that requested the guard, or "ambient" if no line did."""
     if not guards:
         return Text("no guards yet", style="dim")
     places = [words.place(guard.location) if guard.location is not None else "ambient" for guard in guards]

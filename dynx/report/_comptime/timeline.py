@@ -49,7 +49,7 @@ def _table(lines: Iterable[LineCost]) -> Grid:
 
 
 def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
-    """Return the total times of tracing, of the backend and of discarded attempts, and the number of compilations, as texts."""
+    """Return texts such as `1.2 s tracing`: time of tracing, of the backend, of restarted traces; number of compiles."""
     tracing = sum(compile.seconds for compile in compiles)
     backend = sum(compile.backend for compile in compiles)
     wasted = sum(compile.wasted for compile in compiles)
@@ -74,7 +74,7 @@ def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
 
 
 def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tuple[LineCost, float]]]]:
-    """Return title, seconds and lines of functions, most expensive first; each line with its background opacity, 0 to 0.6."""
+    """Return (title, seconds, lines) by function, most expensive first; each line with its background opacity (0 to 0.6)."""
     most = max((line.seconds for line in lines), default=0.0) or 1.0
     groups: dict[str, list[LineCost]] = {}
     for line in lines:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dynx.records.fix_report import FixReport
-from dynx.records.location import Location
 from dynx.records.trial import Events, Trial
 from dynx.report import _words as words
 from dynx.report._records.block import Block
@@ -37,14 +36,11 @@ def _row(trial: Trial) -> tuple[str, ...]:
 
 
 def _tried(trial: Trial) -> str:
-    """Return the text of the fix that was tried, with the line that it changes if this is not the line of the finding."""
+    """Return the fix that was tried, as text. If the fix changes a line other than the finding's line, append that line."""
     lines = trial.written_at if trial.fix.kind == "option" else filter(None, (trial.fix.called_from,))
-    places = [_place(each, trial.location.own) for each in lines if words.place(each) != words.place(trial.location)]
+    elsewhere, own = [line for line in lines if words.place(line) != words.place(trial.location)], trial.location.own
+    places = [f"line {line.line}" if line.file == own.file else words.place(line) for line in elsewhere]
     return f"{trial.fix.code} at {' and '.join(places)}" if places else trial.fix.code
-
-
-def _place(line: Location, near: Location) -> str:
-    return f"line {line.line}" if line.file == near.file else words.place(line)
 
 
 def _result(trial: Trial) -> str:

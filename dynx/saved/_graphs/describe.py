@@ -90,7 +90,7 @@ class Saved:
         )
 
     def _recomputed(self) -> Iterator[Node]:
-        """Yield the backward nodes that recompute forward nodes from this tensor: copies that the partitioner made."""
+        """Yield the forward nodes that the partitioner copied into backward, to recompute values from this saved tensor."""
         waiting, found = list(self.readers), set[Node]()
         while waiting:
             node = waiting.pop()
@@ -101,7 +101,7 @@ class Saved:
 
 
 class Graphs:
-    """The forward and backward graph of a compilation, and for each node the nodes that allocated its memory."""
+    """The forward and backward graph of a compilation, and the nodes that allocated the memory of each node's result."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -143,7 +143,7 @@ class Graphs:
 
 
 def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
-    """Return the node that computed the base of a view; the node itself if it is no view. May be a `getitem` node."""
+    """Return the node that computed the base of a view (it may be a `getitem`); if `node` is no view, return `node`."""
     result = node
     while True:
         source = next((source for source in node.all_input_nodes if memory[source] & memory[node]), None)
@@ -154,7 +154,7 @@ def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
 
 
 def _operator(node: Node) -> str:
-    """Return the name of the operator that computes a node, also through `getitem`; an empty string for a graph input."""
+    """Return the name of the operator that computes a node (for `getitem`, the indexed operator); empty for a graph input."""
     while node.target is getitem and isinstance(node.args[0], Node):
         node = node.args[0]
     return str(node.target) if node.op == "call_function" else ""

@@ -33,7 +33,7 @@ class Edit:
         self._names = {node.name for graph in (self.forward, self.backward) for node in graph.nodes}
 
     def save(self, node: Node, near: Node) -> Node:
-        """Return the backward input that receives a forward node; if there is none, add it before the input `near`."""
+        """Save a forward node: return the backward input for its value. A new input is added before the input `near`."""
         for slot, source in self.slots.items():
             if source is node:
                 return slot
@@ -47,19 +47,19 @@ class Edit:
         return slot
 
     def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
-        """Inline `gm`, applied to `source`, after a forward node; name its results `<prefix>_<index>`, and return them."""
+        """Inline the graph `gm`, called on `source`, into forward after `after`; name the results `<prefix>_<index>`."""
         results = set(gm.graph.output_node().all_input_nodes)
         names = {node: f"{prefix}_{index}" for index, node in enumerate(node for node in _body(gm) if node in results)}
         return self._insert(gm, self.partition.forward, (source,), after.next, source, names)
 
     def insert_backward(self, gm: GraphModule, stored: Sequence[Node], before: Node, source: Node) -> Any:
-        """Inline `gm`, applied to `stored`, before a backward node, with the line of `source`; return the result."""
+        """Inline the graph `gm`, called on `stored`, into backward; return the result. New nodes get the line of `source`."""
         return self._insert(gm, self.partition.backward, stored, before, source, {})[0]
 
     def _insert(
         self, gm: GraphModule, into: GraphModule, inputs: Sequence[Node], before: Node, source: Node, names: Mapping[Node, str]
     ) -> list[Any]:
-        """Inline `gm`, applied to `inputs`, into the graph of `into`, with the line of `source`; return the results."""
+        """Inline the graph `gm`, called on `inputs`, into `into`; return the results. New nodes get the line of `source`."""
         env = dict(zip(placeholders(gm), inputs, strict=True))
         with into.graph.inserting_before(before):
             for node in _body(gm):
@@ -68,7 +68,7 @@ class Edit:
         return [env[output] if isinstance(output, Node) else output for output in outputs]
 
     def copy_to_backward(self, nodes: Sequence[Node], env: dict[Node, Node], before: Node) -> None:
-        """Copy forward nodes into the backward graph, and add them to `env`, which maps forward nodes to backward nodes."""
+        """Copy forward nodes into backward; add the copies to `env`, which maps forward nodes to backward nodes."""
         with self.backward.inserting_before(before):
             for node in nodes:
                 env[node] = self._copy(node, self.partition.forward, self.partition.backward, env, node, f"{node.name}_")
@@ -98,7 +98,7 @@ class Edit:
         self._replaced.add(slot)
 
     def _copy(self, node: Node, gm: GraphModule, into: GraphModule, env: dict[Node, Node], source: Node, name: str) -> Node:
-        """Copy a node of `gm` into a graph, with arguments from `env`, the user's line of `source`, and an unused name."""
+        """Copy a node of `gm` to `into`; take arguments from `env`, the user's line from `source`, and an unused name."""
         target = _constant(node, gm, into) if node.op == "get_attr" else node.target
         lookup: Callable[[Node], Any] = env.__getitem__
         args, kwargs = map_arg(node.args, lookup), map_arg(node.kwargs, lookup)
@@ -111,7 +111,7 @@ class Edit:
 
 
 def _constant(node: Node, gm: GraphModule, into: GraphModule) -> str:
-    """Copy the constant that the `get_attr` node reads from `gm` to the module `into`; return its attribute name there."""
+    """Copy the constant of a `get_attr` node from the module `gm` to the module `into`; return its attribute name in `into`."""
     value, name = getattr(gm, str(node.target)), f"_dynx{node.target}"
     while hasattr(into, name):
         name += "_"

@@ -61,7 +61,7 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
 
 
 def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[Node]) -> list[Choice]:
-    """Choose a rule, or none, for each tensor; tensors are recomputed only from stored ones and from unmutated graph inputs."""
+    """Choose a rule or none for each tensor. `recompute` needs stored tensors or unmutated graph inputs as sources."""
     refused: dict[Saved, str] = {}
     while True:
         choices = {one: _first(one, rules, refused) for one in saved}

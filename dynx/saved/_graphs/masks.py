@@ -71,7 +71,7 @@ _DEEPEST = 24  # operators between a mask and a tensor computed from it
 
 
 class OneBit(NamedTuple):
-    """How one bit represents an element: its value is `yes` if the bit is set, else `no`; and how the bit is computed."""
+    """How one bit per element replaces a floating-point tensor: set bits are unpacked as `yes`, the other bits as `no`."""
 
     yes: float
     no: float
@@ -120,7 +120,7 @@ def one_bit(node: Node, readers: Sequence[Node], *, only_as_mask: bool) -> OneBi
 
 
 def _two_constants(node: Node) -> OneBit | None:
-    """Return how one bit represents an element that is one of two constants, as in `where(mask, 0, -inf)`; else None."""
+    """Return the `OneBit` for a tensor whose elements have only two values, as in `where(mask, 0, -inf)`; else None."""
     found = _values(node, 0)
     if found is None or found.mask is None:
         return None
@@ -137,7 +137,7 @@ class _Values(NamedTuple):
 
 
 def _values(node: Node, depth: int) -> _Values | None:
-    """Return the two values of a node's elements, and the mask that selects between them; None if there are more values."""
+    """Return the two values that a node's elements can have, and the mask that selects one; None if there may be more."""
     value = value_of(node)
     if not isinstance(value, torch.Tensor) or depth > _DEEPEST:
         return None
@@ -148,7 +148,7 @@ def _values(node: Node, depth: int) -> _Values | None:
 
 
 def _computed(node: Node, depth: int) -> _Values | None:
-    """Compute `_values` of an operator's result from those of its arguments; None if it is unknown."""
+    """Return the `_values` of an operator's result, derived from the `_values` of its arguments; None if that is impossible."""
     if node.op != "call_function":
         return None
     if node.target in _SAME_ELEMENTS:
@@ -169,7 +169,7 @@ def _number(arg: Any, sources: dict[Node, _Values | None], side: int) -> Any:
 
 
 def _filled(node: Node) -> float | None:
-    """Return the number with which an operator fills a tensor, or the only element of a constant; else None."""
+    """Return the number that all elements of a node have, as for `full` or a constant with one element; else None."""
     if node.op == "get_attr":
         constant = getattr(node.graph.owning_module, str(node.target), None)
         return only_element(constant) if isinstance(constant, torch.Tensor) else None

@@ -1,4 +1,4 @@
-"""Simulate the peak memory of both graphs, and list the tensors that are allocated at the larger peak."""
+"""Simulate the peak memory of the forward and the backward graph, and list the tensors allocated at the larger peak."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Peaks:
     def after(self, tensors: Sequence[SavedTensor]) -> dict[str, Any]:
         """Return the peaks after the graphs were edited, as fields of `SavedGraph`.
 
-        Inputs of forward from which backward recomputes tensors count as memory of the caller, like parameters.
+        Inputs of forward from which backward recomputes tensors are not counted: the caller holds them, like parameters.
         """
         names = {node.name for node in placeholders(self._partition.forward)}
         self._held |= {source for tensor in tensors for source in tensor.computed_from if source in names}

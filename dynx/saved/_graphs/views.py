@@ -39,7 +39,7 @@ def save_bases(partition: Partition) -> None:
 
 
 def _with_bases(graphs: Graphs) -> Iterator[tuple[Saved, Node, Sequence[Node]]]:
-    """Yield each saved tensor that backward reads, the node to save instead, and the views that lead from it to the tensor."""
+    """Yield (saved tensor, node to save instead, views from this node to the tensor) for each tensor that backward reads."""
     chains = {saved: _views_to(saved.node, graphs.forward_memory) for saved in graphs.saved() if saved.input.users}
     parts = {saved: _last_part(chain) for saved, chain in chains.items()}
     saved_of: dict[Node, set[Node]] = {}
@@ -61,7 +61,7 @@ def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
 
 
 def _last_part(chain: Sequence[Node]) -> int:
-    """Return the index of the first node of `chain` (a base, then views) after which every view keeps all elements."""
+    """Return the index in `chain` (a base, then views) of the first node whose elements all later views keep."""
     last = len(chain) - 1
     while last and _elements(chain[last - 1]) == _elements(chain[-1]):
         last -= 1

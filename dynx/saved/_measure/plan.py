@@ -166,7 +166,7 @@ def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
 
 
 def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
-    """Return how many bytes these hooks free, by name of the tensor; an empty dict if the codec raises BadCodec."""
+    """Return how many bytes the hooks `tried` free, by name of the tensor; an empty dict if the codec raises BadCodec."""
     result = Counter[str]()
     try:
         with warnings.catch_warnings():
@@ -180,7 +180,7 @@ def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
 
 
 def _greedy(choices: Sequence[Choice], needed: int) -> list[Choice]:
-    """Choose codecs until `needed` bytes are freed: each step takes the codec that adds the lowest squared error per byte."""
+    """Choose codecs until `needed` bytes are freed. Each step adds the least squared error per freed byte."""
     chosen: dict[str, Choice] = {}
     while sum(choice.freed for choice in chosen.values()) < needed:
         best: tuple[float, int, Choice] | None = None

@@ -29,7 +29,7 @@ def rules_of(
     Args:
         tensors: All saved tensors; tensors with the same name have the same codec.
         chosen: The codec for each name; tensors with other names are not packed.
-        taken_by: The names of the tensors that each codec takes.
+        taken_by: For each codec, the names of the tried tensors that it packs into fewer bytes.
     """
     found: list[tuple[Codec, Where]] = []
     by_name: dict[Codec, list[str]] = {}

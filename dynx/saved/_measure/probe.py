@@ -21,7 +21,7 @@ _seconds: dict[str, float] = {}
 
 
 def probes(names: Sequence[str]) -> SavedHooks:
-    """Return hooks that insert an operator at the saved tensors with these names; `probe` makes it apply a codec to them."""
+    """Return hooks that insert an operator at the saved tensors with these names; `probe` chooses the codec that it applies."""
     rules = (rule(Codec("probe", partial(_pack, name), _unpack, "any"), name=f"^{re.escape(name)}$") for name in names)
     return hooks(*rules, cache_hash=f"probes {tuple(names)}", validate=False)
 

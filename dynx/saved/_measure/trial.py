@@ -54,7 +54,7 @@ class Program:
         self._names = _names(self._modules, args, kwargs)
 
     def run(self, hooks: SavedHooks | None, *, repeats: int = 0) -> Trial:
-        """Compile, run forward and backward, and return what was measured; time `repeats` further passes after that.
+        """Compile the function, run forward and backward, and return a `Trial`; `repeats` further passes give its `seconds`.
 
         Raises:
             UsageError: The function returns nothing that needs a gradient.
@@ -70,7 +70,7 @@ class Program:
 
     @contextmanager
     def backward(self, hooks: SavedHooks) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
-        """Compile, run forward, and yield a function that runs backward any number of times and returns the gradients."""
+        """Compile, run forward, and yield a function that runs backward and returns gradients; it can be called many times."""
         with _restored(self._modules), without_limits(), backward_as_often_as_eager_code(), own_errors():
             compiled = compile_anew(self.original, self.backend)
             results = self._forward(compiled, hooks)

@@ -44,7 +44,7 @@ def _pack(tensor: torch.Tensor) -> Any:
 
 
 def _padded(mask: torch.Tensor, last: Any) -> torch.Tensor:
-    """Return the mask, padded to a multiple of 8 in the last dim of size `last`; the values of the padding do not matter."""
+    """Return the mask with its last dim, of size `last`, padded to a multiple of 8; the padded elements may have any value."""
     if type(last) is int:
         return torch.nn.functional.pad(mask, (0, -last % _BITS))
     blocks = (last + _BITS - 1) // _BITS  # `pad` would compile one graph for multiples of 8 and one for others

@@ -20,9 +20,9 @@ _MOST_PADDING = 1 / 8  # of a row
 
 
 class Alphabet(NamedTuple):
-    """The largest numbers of a storage format, and its NaN. A tensor is stored as codes: elements divided by their scale.
+    """Special codes of a storage format: the largest, and NaN. A code is a stored element: the element divided by its scale.
 
-    A scale is negative if infinities or NaN are among its elements: then codes of the largest magnitude mean infinity.
+    A negative scale says that infinities or NaN are among its elements: then codes of the largest magnitude mean infinity.
     """
 
     largest: float
@@ -31,7 +31,7 @@ class Alphabet(NamedTuple):
 
 
 def scaled_codec(name: str, code: str, alphabet: Alphabet, encode: Encode, *, per: Per, block: int) -> Codec:
-    """Return a codec that stores scales, and elements divided by their scale and rounded to a format by `encode`.
+    """Return a codec that stores scales and codes. A code is an element divided by its scale; `encode` rounds it to a format.
 
     `alphabet` has the largest numbers of the format. `code` is the beginning of the expression that creates the codec, up to
     its argument `per`. Raises UsageError if `per` is unknown, or `block`, the elements per block, is not a positive int.
@@ -101,7 +101,7 @@ def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) ->
 
 
 def _extremes(values: torch.Tensor, per: Per) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the largest and the smallest element of each tensor, row or block that shares a scale."""
+    """Return, for each scale, the largest and the smallest of the elements that share it: a tensor, a row or a block."""
     if per == "tensor":
         return values.amax(), values.amin()
     return values.amax(-1, keepdim=True), values.amin(-1, keepdim=True)

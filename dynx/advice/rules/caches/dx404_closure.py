@@ -12,7 +12,7 @@ _ADVICE = "save the profile with dynx run --pgo, or under dynx.pgo.stable_closur
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    """Yield a finding for each function whose dynamic sizes torch learns again; its cost is not measured: 0 seconds."""
+    """Yield a finding for each function with sizes in the profile that torch ignores. Its seconds are 0 (not measured)."""
     first = {(miss.location.file, miss.location.line): miss for miss in reversed(run.profile_misses)}
     for miss in reversed(first.values()):
         title = f"learns its dynamic sizes again: {miss.profile} has it with another closure"

@@ -1,4 +1,4 @@
-"""Rule DX604: a function needs more CUDA graphs, one for each layout of its inputs, than `max_recordings` allows."""
+"""Rule DX604: a function needs more CUDA graphs than `max_recordings` allows: one for each layout of its inputs."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dynx.records.fix import Fix
 
 
 def _are_different(cause: Cause) -> bool:
-    """Return whether no two compilations have backends with the same name."""
+    """Return whether the backends of all compilations have different names."""
     names = [cause.first.expected, *(recompile.reasons[0].got for recompile in cause.recompiles)]
     return len(set(names)) == len(names)
 

@@ -179,9 +179,9 @@ def _scan_node(
 def _stale_part(
     word: int, second_word: int, device_memory: Sequence[AddressRange], host_memory: Sequence[AddressRange]
 ) -> slice | None:
-    """Return which bytes of a word that differs between two captures are padding; None if they are not known to be padding.
+    """Return which bytes of a word are padding, given its different values in two captures; None if that is not known.
 
-    All 8 bytes if both words are host addresses; one half if only it differs, and is the lower half of an address in both.
+    All 8 bytes if both values are host addresses; 4 bytes if only these differ, and are the lower half of addresses.
     """
     if _contains(host_memory, word) and _contains(host_memory, second_word):
         return slice(0, _WORD)
