@@ -259,7 +259,7 @@ class ComptimeContext:
         if not _is_equal(value, expected):
             raise ComptimeFailed(
                 f"guard_on({name!r}): the value of fn(), {show_value(value)}, does not equal its copy\n"
-                "  return a number that is not nan, a str, or a container of them"
+                "  return a str, a number other than nan, or a container of these"
             )
         if not _is_equal(fn(), expected):
             raise ComptimeFailed(

@@ -52,11 +52,11 @@ class State(Protocol):
         return Assignments(())
 
     def begin_capture(self) -> None:
-        """Store, before a capture, the values that are excluded from checks, so that `end_capture` can compare them."""
+        """Store the unchecked values before a capture, so that `end_capture` finds those that the capture did not assign."""
         return
 
     def end_capture(self) -> bool:
-        """Stop excluding, after a capture, the values that it did not assign; return whether there were any."""
+        """Check from now on the unchecked values that the capture did not assign; return whether there are any."""
         return False
 
     def changed_by_call(self, before: Key) -> str:

@@ -28,5 +28,6 @@ def recompute() -> Codec:
 
 def _no_values(value: Any) -> torch.Tensor:
     raise UsageError(
-        "the codec recompute() packs no values: it is only for compiled graphs\n  pass saved.rule(recompute()) to saved.hooks"
+        "recompute() cannot pack a tensor: in compiled graphs it replaces the tensor by operators, without packing\n"
+        "  pass saved.rule(recompute()) to saved.hooks, and call a compiled function"
     )
