@@ -32,7 +32,7 @@ def bound_of(measurement: str) -> Callable[[], float]:
 
     def read() -> float:
         source = (ROOT / "benchmarks" / "observers.py").read_text()
-        return float(re.search(rf'"{measurement}".*?bound=([\d.]+)', source)[1])
+        return float(re.search(rf'"{measurement}".*?bound=([\d.]+)', source, re.S)[1])
 
     return read
 
