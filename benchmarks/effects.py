@@ -13,7 +13,7 @@ import sys
 import time
 
 import torch
-from observers import gpt2
+from observers import call_seconds, gpt2
 from pairs import out_option, ratio, report
 from torch import nn
 
@@ -49,14 +49,6 @@ def compile_seconds(model: nn.Module, x: torch.Tensor, record: bool) -> float:
     with recording(record), torch.no_grad():
         start = time.perf_counter()
         compiled(x)
-        return time.perf_counter() - start
-
-
-def call_seconds(compiled: nn.Module, x: torch.Tensor, record: bool, calls: int = 500) -> float:
-    with recording(record), torch.no_grad():
-        start = time.perf_counter()
-        for _ in range(calls):
-            compiled(x)
         return time.perf_counter() - start
 
 
@@ -107,8 +99,8 @@ def main() -> int:
         ),
         ratio(
             "calls, one layer",
-            lambda: call_seconds(linear, x, True),
-            lambda: call_seconds(linear, x, False),
+            lambda: call_seconds(linear, x, True, 5000),
+            lambda: call_seconds(linear, x, False, 5000),
             bound=1.02,
             pairs=61,
         ),
