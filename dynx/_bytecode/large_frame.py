@@ -19,7 +19,7 @@ _SLOTS = 1 << 17  # of 8 bytes, for values; they are never written, so they take
 def call_in_large_frame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return `function(*args, **kwargs)`, with 1 MiB of contiguous memory for the Python frames of all inner calls.
 
-    CPython allocates a chunk of 2 MiB, since the frame of `call_in_large_frame` needs 1 MiB; the other half is for inner calls.
+    CPython allocates a chunk of 2 MiB, since the frame of `call_in_large_frame` needs over 1 MiB; the rest is for inner calls.
     """
     return function(*args, **kwargs)
 

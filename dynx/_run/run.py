@@ -33,7 +33,7 @@ class RunMembers(RunRecords):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The advice that applies to this run. Advice on wrong results comes first; the rest is sorted by lost compile time."""
+        """The advice that applies to this run: on wrong results first, then the rest, each by lost compile time, most first."""
         return advise(self._frozen())
 
     def save(self, path: str | Path) -> None:

@@ -118,7 +118,7 @@ def _parse(line: bytes) -> dict[str, Any] | str:
 
 
 def _depth(line: bytes) -> int:
-    """Return an upper bound of the nesting depth of JSON text; just 0 if the text has at most `_MAX_DEPTH` brackets."""
+    """Estimate the nesting depth of JSON text from brackets, even in strings; 0 if at most `_MAX_DEPTH` brackets open."""
     if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
         return 0
     depth = deepest = 0

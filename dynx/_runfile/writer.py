@@ -87,7 +87,7 @@ class RunWriter:
             self._file = None
 
     def is_in_use(self) -> bool:
-        """Return whether this process has its run file open. Also True in a forked child with a rank, which opens one later."""
+        """Return whether this process has its run file open, or is a forked child that will open one because it has a rank."""
         if os.getpid() == self._pid:
             return self._file is not None
         return self._is_forked and "rank" not in self._header and rank.current_rank() is not None

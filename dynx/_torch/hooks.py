@@ -266,7 +266,7 @@ class Wrapping(_Installed):
 
 
 def _site_at(point: HookPoint) -> _Site:
-    """Return the `_Site` of the attribute at `point`; create one for its current value if the attribute is not hooked yet."""
+    """Return the `_Site` whose entry is stored at `point`; if there is none, create one for the attribute's current value."""
     try:
         owner, name = owner_of(point.path)
         getattr(owner, name)

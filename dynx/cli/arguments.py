@@ -1,4 +1,4 @@
-"""Parse the command line: separate the arguments of dynx from those of the program that it runs, and report unknown options."""
+"""Parse the command line: separate the arguments of dynx from those of the program that it runs, and report wrong arguments."""
 
 from __future__ import annotations
 

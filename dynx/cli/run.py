@@ -53,7 +53,7 @@ def add_to(commands: Subparsers) -> None:
         type=Path,
         metavar="FILE",
         help="start with the profile of dynamic sizes in FILE if it exists, and update FILE at the end; "
-        "with it, a dynamic size gets its symbol from the name of its input, so that symbols are equal in all runs",
+        "with it, the symbol of a dynamic size is computed from the size's name in guards, so that it is equal in all runs",
     )
     parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: the file of a plan
     trying.add_to(parser)

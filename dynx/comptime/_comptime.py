@@ -16,9 +16,9 @@ class Comptime:
     """Run a callback while torch.compile traces the line that calls it; a superset of `torch._dynamo.comptime.comptime`.
 
     `comptime(fn)` calls `fn(ctx)` each time the line is traced, and evaluates to the return value of `fn`: a number, str, None,
-    a ComptimeVar, or a list or tuple of them. A returned SymInt, SymFloat or SymBool becomes its current value, with a guard.
-    `fn` may close over variables: it gets real values where they are known at compile time, else ComptimeVars. Also usable as
-    a decorator, which runs the function where it is defined.
+    a ComptimeVar, or a list or tuple of them. A returned SymInt, SymFloat, SymBool or expression of ComptimeVars (`n + 1`)
+    becomes its current value, with a guard. `fn` may close over variables: it gets real values where they are known at compile
+    time, else ComptimeVars. Also usable as a decorator, which runs the function where it is defined.
 
     Args:
         fn: is called with a ComptimeContext.

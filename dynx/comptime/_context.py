@@ -285,7 +285,7 @@ class ComptimeContext:
         _output.log(self._tx, Logged(self.compile_id, self.location, texts))
 
     def print(self, val: Any, *, file: TextIO | None = None) -> None:
-        """Print a value once, even if Dynamo restarts and traces this line again. With `file`, print in every trace attempt."""
+        """Print a value once per execution of the line, even if Dynamo restarts. With `file`, print in every trace attempt."""
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:

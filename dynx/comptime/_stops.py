@@ -69,7 +69,7 @@ class Stops:
         return lambda row: row != start and self.begins(row)
 
     def instruction(self, start: int) -> Stop:
-        """Return the stop condition of the debugger command `si`: the next instruction; `start` is the row of the last stop."""
+        """Return the stop condition of the debugger command `si`: the next instruction after the row `start`."""
         return lambda row: row != start and is_shown(self._trail, row, internals=self._internals)
 
     def next(self, start: int) -> Stop:

@@ -29,8 +29,8 @@ _NO_KEYS = """has no keys of graphs
 def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> CacheDiff:
     """Explain why graphs of run `b` miss the caches that run `a` filled, by comparing their cache keys.
 
-    Works without torch, on run files. A graph that the caches reported as a hit is not a miss, whichever run stored it. All
-    other keys of `b` are compared part by part: torch's build, its configuration option by option, global state, inputs, names
+    Works without torch, on run files. A graph that the caches reported as a hit is not a miss, whichever run stored it. For
+    other graphs, keys are compared part by part: torch's build, its configuration option by option, global state, inputs, names
     of symbols, and the graph line by line. A difference that is a consequence of another difference is omitted.
 
     Args:

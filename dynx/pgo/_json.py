@@ -165,7 +165,7 @@ def _seen(data: Any) -> Seen:
         if type(dim) is not int or type(value) is not int or not (0 <= dim < _MAX_COUNT and 0 <= value <= _MAX):
             raise InvalidProfile(f"dim and size in 'seen' must be non-negative ints; in this file they are {data[:2]!r:.40}")
     elif (value := _number(value)) is None or value == DYNAMIC:
-        raise InvalidProfile(f"in 'seen', the value of an entry without 'dim' must be a number; in this file it is {value!r}")
+        raise InvalidProfile(f"an item of 'seen' whose dim is null must have a number as value; in this file it is {value!r}")
     # the checks of `_text`, inlined for speed: compile ids are a third of all texts
     if type(compile_id) is not str or len(compile_id) > _SHORT or not compile_id.isprintable():
         compile_id = _text(compile_id, "a compile id in 'seen'")

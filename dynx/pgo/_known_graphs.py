@@ -25,7 +25,7 @@ _MAX_STATIC = 3  # graphs with static sizes of a function; torch gives up after 
 
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
-    """Return which sizes are static or dynamic in a graph, except sizes that the program itself marks (`mark_dynamic`)."""
+    """Return which sizes are static or dynamic in a graph, except sizes that `mark_dynamic` or `dynamic=True` makes dynamic."""
     symbol_of = {source: symbol for symbol in symbols for source in symbol.sources}
     latest = {update.source: update for update in updates}
     found = (size for update in latest.values() for size in _sizes_of(update, symbol_of))

@@ -30,7 +30,7 @@ def update(path: Path, change: Callable[[Profile], Profile]) -> Path:
     If the file system has no locks, as some network file systems, this process writes a separate file in the same folder,
     `profile.pid-<host>-<pid>.json`, which `load_all` reads too.
 
-    Raises OSError if neither file can be written, and BadProfile if the file is not a profile; the file is then unchanged.
+    Raises OSError if the file cannot be read or written, and BadProfile if it is not a profile; the file is then unchanged.
     """
     require_folder(path)
     try:

@@ -14,8 +14,8 @@ from dynx.records.trial import Trial
 class Finding(Record):
     """Advice of a rule on one line of the program, and the compile time that is lost without it.
 
-    `seconds` is the lost wall time: of recompiles, and of compiling resume functions after graph breaks, including attempts
-    that Dynamo discarded. The time of a function's first compilation does not count as lost.
+    `seconds` is the lost wall time (0 if not measured): of recompiles, of resume functions and discarded attempts after
+    graph breaks, of compilations that failed or were given up, and of the backend in findings about caches on disk.
     """
 
     rule: str

@@ -28,8 +28,8 @@ class CacheEvent(Record):
 class BecameDynamic(Record):
     """A size, stride or number that torch made symbolic, since it had two different values.
 
-    If `profile` names a PGO profile, the profile made it symbolic in the first compilation. Then `first` and `second` are
-    values of an earlier run, or empty if the profile has no values.
+    If `profile` names a PGO profile, the profile made it symbolic, even without a second value in this run. Then `first` and
+    `second` are values of earlier runs, or empty if the profile has no values.
     """
 
     source: str  # "L['x']"

@@ -41,7 +41,7 @@ class Events(Record):
         return ", ".join(parts) or str(self)
 
     def unchanged(self, after: Events) -> str:
-        """Return the nonzero counts of failures that are the same in this run and in the run `after`: `1 gave up, 2 failed`."""
+        """Return nonzero counts of uncompiled functions (gave up, run eagerly, failed) if equal in `after`: `1 gave up`."""
         pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
         return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
 

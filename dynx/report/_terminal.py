@@ -34,8 +34,8 @@ _SHOWN = 5  # unreadable lines of the run file that are listed; further lines ar
 def screen(run: RunRecords, *, full: bool = False, top: int | None = None, file: Path | None = None) -> RenderableType:
     """Render a run: the summary, the seconds by compile phase, the findings, and records to which no advice rule applies.
 
-    `full` adds tables of all records. At most `top` findings and, without `full`, at most `top` rows of each table are shown
-    (default: 10, with `full` no limit). `file` is the run file: the command that shows all findings names it.
+    `full` adds tables of all records. The `top` most expensive findings (wrong results first) and, without `full`, rows of
+    each table are shown (default: 10, with `full` all). `file` is the run file: the command that shows all findings names it.
     """
     if top is None and not full:
         top = findings.TOP

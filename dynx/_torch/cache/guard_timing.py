@@ -51,7 +51,7 @@ class GuardTimes:
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Also time another tree (`root`) on these locals. Returns a function to get the measured nanoseconds."""
+        """Also time another tree (a `RootGuardManager`) on these locals. Returns a function to get the measured nanoseconds."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 

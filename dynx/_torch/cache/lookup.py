@@ -186,7 +186,7 @@ def _missed(frame: Any, compiled: Compiled, callback: Any, *, reaches_compiler: 
 
 
 def _why_skipped(code: CodeType) -> str | None:
-    """Return why torch skips a frame: due to a setting, an active mode or the frame's file; None if torch does not skip it.
+    """Return why torch skips a frame: due to a setting, an active mode or the frame's file; None if none of these applies.
 
     Torch: the conditions of `CatchErrorsWrapper.__call__`.
     """

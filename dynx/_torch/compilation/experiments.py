@@ -18,7 +18,7 @@ _COMPILE = HookPoint("torch.compile", "torch:compile", purpose="arguments of tor
 
 
 def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error: OnError) -> Subscription:
-    """Until the handle is removed, call `act` with code and locals of each frame before Dynamo traces it."""
+    """Until the handle is removed, call `act` with code and locals of each frame before tracing; errors go to `on_error`."""
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = compile_call(args, kwargs)

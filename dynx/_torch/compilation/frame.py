@@ -155,7 +155,7 @@ def is_compiled_itself(code: CodeType) -> bool:
 
 
 def symbolic_sources(tracer_output: Any) -> frozenset[str]:
-    """Return the sources of the values that are symbolic at the end of a trace, such as `L['x'].size()[0]` or `L['n']`."""
+    """Return the sources of values that became symbols in a trace, even if specialized later, such as `L['x'].size()[0]`."""
     shape_env = tracer_output.output_graph.shape_env
     return frozenset(shape_env.source_to_var) if shape_env is not None else frozenset()
 

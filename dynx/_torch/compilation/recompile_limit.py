@@ -1,6 +1,6 @@
 """Report compiled functions that reach a recompile limit, without replacing an attribute of torch's classes.
 
-Torch: the callback of a compiled function wraps a `ConvertFrame`. Its method `_inner_convert` compiles, and raises when a limit
+Torch: the callback of a compiled function wraps a `ConvertFrame`. Its `_inner_convert` compiles, and raises when a limit
 is reached. With `fullgraph` there is no `ConvertFrame`, and nothing to report: the exception reaches the user.
 """
 

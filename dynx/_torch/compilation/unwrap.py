@@ -48,7 +48,7 @@ class Unwrapped:
             `OptimizedModule`, the bound `forward`, as in torch; a method whose function is compiled remains a method.
         module: The `torch.nn.Module` that is called, without the `OptimizedModule` around it; None if it is not a module.
         compiled: The compiled function that a call of the target runs; None if the target itself is not compiled, even if it
-            calls compiled functions. For a module: the `forward` of an `OptimizedModule`, or what `Module.compile` compiled.
+            calls compiled functions. For a module: the `forward` of an `OptimizedModule`, or what `Module.compile` stored.
     """
 
     target: Any

@@ -40,7 +40,7 @@ def _make(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def closure_hash(closure: tuple[CellType, ...]) -> int:
-    """Return a hash of the functions in the cells of a closure; cells with other values do not affect it, as in torch."""
+    """Return a hash of the functions in the cells of a closure; of other cells only the position counts, as in torch."""
     digest = hashlib.blake2b(digest_size=8)
     for cell in closure:
         code = _code_in(cell)

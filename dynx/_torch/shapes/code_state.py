@@ -79,9 +79,9 @@ def _atom(value: Any) -> Atom:
 
 
 def seed_state(state: Callable[[], RawState]) -> Wrapping:
-    """Add the sizes in `state()` to each PGO profile that torch creates, until the handle is removed.
+    """Add the sizes in `state()` to each PGO profile that torch loads or creates, until the handle is removed.
 
-    Torch: `pgo.get_code_state()`, called for each value that may be dynamic, creates a profile at first use and after resets.
+    Torch: `pgo.get_code_state()`, called for each value that may be dynamic, loads or creates it at first use and after resets.
     """
     require("code_state", "profile_entry", "profile_stride", "profile_dynamic", "profile_unset")
     seeded: list[Any] = [None]

@@ -1,4 +1,4 @@
-"""Choose which sizes and numbers are dynamic in each trace of a function, overriding what torch has learned from earlier calls.
+"""Choose which sizes and numbers are dynamic in each trace of a function, overriding what torch has learned so far.
 
 Torch: `OutputGraph.root_tx` and `local_scope`; `pgo.update_automatic_dynamic(tx, name, entry)`, which returns what torch has
 learned about one source: `VariableBuilder` then decides whether its sizes are dynamic.

@@ -93,7 +93,7 @@ def _token(entry: Any) -> Token:
 
 
 def is_update(before: Contents, after: Contents) -> bool:
-    """Return whether `before.update(after)` would leave `after`, without old items; True if they are no dict or set."""
+    """Return whether `before.update(after)` would leave exactly `after`, also the order of a dict; True for other kinds."""
     if after.kind not in ("mapping", "set"):
         return True
     old, new = (contents.tokens()[:: 1 + (contents.kind == "mapping")] for contents in (before, after))

@@ -63,7 +63,7 @@ class Conversion:
         return real
 
     def value(self, variable: Any) -> Any:
-        """Return a variable's Python value; a copy or a stand-in if the value is unknown or traced code has mutated it."""
+        """Return a variable's Python value; a read-only copy or a stand-in if it is unknown, or mutated by traced code."""
         variable = settled(variable)
         if is_lazy(variable):
             value = untouched_value(variable)
@@ -116,7 +116,7 @@ class Conversion:
         self.unguarded.clear()
 
     def assigned(self) -> tuple[str, ...]:
-        """Return the names of closure variables that converted functions changed; traced code does not see the new values."""
+        """Return the names of closure variables that converted functions assigned; traced code does not see the new values."""
         return tuple(name for name, cell, initial in self.cells if _content(cell) is not initial)
 
     def _real(self, variable: Any) -> Any:

@@ -49,8 +49,8 @@ class Requests:
     def by_name(self) -> dict[str, list[StackParts]]:
         """Return the stacks that requested guards, by the name of the guarded value (a str, to keep no source object alive).
 
-        If a line requests several guards on one value in succession, only the first stack is returned. A stack that requested
-        a guard on the presence of attribute `a` of `x` is listed under `x` and `x.a`, because torch's message names only `x`.
+        Of successive stacks at the same line of the same call, only the first is returned. A stack that requested a guard on
+        the presence of attribute `a` of `x` is listed under `x` and `x.a`, because torch's message names only `x`.
         """
         result: dict[str, list[StackParts]] = {}
         names: dict[int, str] = {}  # by id() of the source

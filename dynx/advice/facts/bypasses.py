@@ -14,7 +14,7 @@ _CACHES = ("fx_graph", "aot_autograd")  # a graph that bypasses the first cache 
 
 
 def bypasses(run: RunRecords, cache: str, rule: str, advice: str) -> Iterator[Finding]:
-    """Yield a finding, with `rule` and `advice`, for each function with a graph that `cache` ("fx_graph") could not store.
+    """Yield a finding, with `rule` and `advice`, for each function with a graph that `cache` (one of `_CACHES`) cannot store.
 
     A graph that bypasses the FX graph cache bypasses AOTAutograd's cache too; its function is reported for the FX graph cache
     only. The seconds of a finding are the time of the backend, which every process spends again.

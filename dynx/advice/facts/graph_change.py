@@ -36,7 +36,7 @@ def graph_change(
     A change of the signature counts only if nothing else differs: the signature only lists the inputs.
 
     Args:
-        has_other_names: Whether symbols had other names in `after` than in `before`, and the caller has replaced them. If so, a
+        has_other_names: Whether symbols had other names in `after`, and the caller replaced them by those of `before`. If so, a
             different order of the terms in an expression is no change: sympy orders terms by name.
         ignore_literals: Whether to ignore numbers, dtypes and flags because they follow from a difference that is already
             known: the sizes in a call of `view`, or the dtype under autocast.

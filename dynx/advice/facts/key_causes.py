@@ -197,7 +197,7 @@ class _KeyPair:
         return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
 
     def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield the properties in which an input differs, with both values. Omit consequences: strides, if shapes differ."""
+        """Yield each changed property of an input, with both values. Omit consequences, such as strides if shapes differ."""
         if "=" not in before or "=" not in after:
             if before != self._in_first_names(after):
                 yield "", (_tensor(before), _tensor(after))

@@ -48,7 +48,7 @@ def prepare(
     """Set `sys.argv` for a program; return two things: a function that loads its code, and an empty `__main__` module for it.
 
     `target` is a script, a module, code, or `-` for standard input; None if the command line has none. `rest` are its
-    arguments; `option` is `-m`, `-c` or empty. Raises UsageError if the program is missing, with `usage` as an example.
+    arguments; `option` is `-m`, `-c` or empty. Raises UsageError if the program is missing; the error may show `usage`.
     """
     if target is None:
         example = usage or "dynx run train.py, dynx run -m package, or dynx run -c 'import model; model.main()'"
@@ -79,8 +79,8 @@ def shortened(code: str) -> str:
 def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Return a function that loads the code of a file, and an empty `__main__` module for it.
 
-    `target` is the path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file. Raises
-    UsageError if there is no such file; the error shows the command line `usage`, or by default how to run a module.
+    `target` is the path of a file (also compiled), pipe, or zip archive or folder with a `__main__.py`. Raises UsageError if
+    the path or its `__main__.py` is missing. For a missing path, the error shows `usage` or, by default, how to run a module.
     """
     path = Path(target)
     if not path.exists():

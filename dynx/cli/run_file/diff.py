@@ -14,7 +14,7 @@ from dynx.cli.screen import print_record
 def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "diff",
-        help="compare two saved runs: exit code 1 for a new or more frequent recompile or graph break, 3 for a damaged file",
+        help="compare two runs: exit code 1 for new or more frequent recompiles or graph breaks, 3 for a damaged or newer file",
     )
     parser.add_argument("before", type=Path, help="the earlier run file")
     parser.add_argument("after", type=Path, help="the later run file")

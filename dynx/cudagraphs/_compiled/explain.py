@@ -37,7 +37,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
     Returns:
         A `CudagraphReport` with, for each graph: every input with its class, such as "static", and the reason for it; what
         cannot be captured, with its line and what to do about it; the pieces that the graph is split into; whether inputs
-        are copied and results cloned, and why; numbers of recordings, replays and copies; bytes copied, bytes of memory used.
+        are copied and results cloned, and why; numbers of recordings, replays and copies; bytes copied, bytes of memory held.
 
     Raises:
         UsageError: `fn` is not callable.

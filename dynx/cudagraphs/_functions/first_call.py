@@ -40,7 +40,7 @@ def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
 
 
 def _is_compared(tensor: torch.Tensor) -> bool:
-    """Return whether to compare a tensor's values too: custom kernels may change values without a new version counter."""
+    """Return whether to compare a tensor's values too: custom kernels may not increment its version counter."""
     if tensor.layout != torch.strided or tensor.is_meta:
         return False
     return tensor.is_inference() or not isinstance(tensor, Parameter)

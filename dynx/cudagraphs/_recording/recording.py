@@ -89,7 +89,7 @@ class Recording:
         return self.staging.why_not_patched
 
     def fits(self, args: Sequence[Any]) -> bool:
-        """Return whether the recording can replay a call: whether `args` match, and no backward pass needs its memory."""
+        """Return whether a call matches the capture (scalars, addresses, layouts), and no backward pass needs its memory."""
         return (self._pending is None or self._pending.expired()) and self._matches(args)
 
     @property

@@ -37,7 +37,7 @@ class DrawWatch(OperatorMode):
 
     Attributes:
         offsets: The offset before each draw.
-        known: Offsets at which a draw may begin: the offset at the beginning, and the offset after each draw.
+        known: Offsets that are valid for a draw at or after `begin`: `begin`, and the offset after each draw.
         was_restored: Whether the function set the offset, as activation checkpoints do before recomputation.
 
     Raises:

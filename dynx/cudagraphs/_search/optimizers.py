@@ -25,7 +25,7 @@ def states_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
 
 
 def states_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the dicts inside of the dicts of `states_of`: one for each parameter, and dicts that have other keys."""
+    """Return the dicts inside of the dicts of `states_of`: one for each parameter, and dicts stored under other keys."""
     return [state for states in states_of(optimizers) for state in states.values() if isinstance(state, dict)]
 
 

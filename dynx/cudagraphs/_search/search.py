@@ -42,7 +42,7 @@ HIDDEN = "the state"  # of an object without attributes
 
 
 class Edge(NamedTuple):
-    """A reference that the search followed, and its values: a variable, an attribute, or all elements of a container."""
+    """A reference that the search followed, and its values: a variable, an attribute, or elements of a container."""
 
     owner: int  # id of the object
     name: str  # of the attribute or variable; "" for a closure variable or the elements of a container

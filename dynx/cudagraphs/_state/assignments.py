@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | None:
-    """Return the Place for an object's attributes, or for the elements of a dict, list or deque; None for other objects.
+    """Return the Place for the elements of a dict, list or deque, else for an object's `__dict__`; None if it has none.
 
     Objects of dynx have no Place either. `keeps_objects` and `is_shared` become attributes of the Place.
     """

@@ -58,7 +58,7 @@ def predicate_of(parts: Sequence[Compared], device_type: str) -> Predicate:
 
 
 def _same(objects: Sequence[Any], functions: Sequence[Any], lists: Sequence[list[Any]], device_type: str) -> Predicate:
-    """Return a predicate that is true while classes, code, list elements, and torch's modes and settings are unchanged."""
+    """Return a predicate that is true while classes, code, list elements, torch's modes and `settings_of` are unchanged."""
     kinds, codes, elements = list(map(type, objects)), [each.__code__ for each in functions], list(map(list, lists))
     settings, modes = settings_of(device_type), list(map(id, modes_of_program()))
     count_function_modes, count_dispatch_modes = counts_of_modes()

@@ -81,7 +81,7 @@ def compared(optimizers: Optimizers) -> Compared:
 
 
 def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
-    """Return a predicate that is true while an optimizer has the same `state`, `param_groups` and `step` objects as now."""
+    """Return a predicate: `step` is the same as now, and `state` and `param_groups` are, or contain, the same objects."""
     state, groups, own = optimizer.state, optimizer.param_groups, vars(optimizer).get
     values, members, step = list(state.values()), list(groups), own("step")
 

@@ -158,7 +158,7 @@ def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
 
 
 def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
-    """Return the report with the stage of compilation where a difference begins and, if `bisect`, the first graph node."""
+    """Return the report with the stage of compilation and, if `bisect`, the first graph node that causes a difference."""
     if report.outcome != "different":
         return report
     stage = first_stage(program, backend, report.diffs)

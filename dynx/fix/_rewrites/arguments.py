@@ -114,7 +114,7 @@ def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed
 
 
 def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
-    """Return the index of a positional argument and a path in it: (2, ".mask") for `args[2].mask`; None if not positional."""
+    """Return a positional argument's index and a path in it: (1, ".mask") for `y.mask` in `f(x, y)`; None if not positional."""
     if function is None:
         return None
     names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]

@@ -136,7 +136,7 @@ def parse(text: str) -> Source | None:
 
 
 def calls_at(source: Source, fix: Fix) -> list[cst.Call]:
-    """Return the call at the columns of `fix.called_from`, else calls of the fix's function at its line, else all there."""
+    """Return the call at the columns of `fix.called_from`, else calls of the fix's function at that line, else all there."""
     if fix.called_from is None or fix.location is None:
         return []
     if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:

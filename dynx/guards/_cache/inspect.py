@@ -54,7 +54,7 @@ def inspect_named(target: Any, name: str, program: str) -> CacheReport:
     """List the cache entries of the function with the qualified name `name`, and of its resume functions.
 
     `target` is the function or module; None for a nested function, of which only the name is known. Raises UsageError if
-    `target` has no Python code, or if no function of this name was compiled. `program` is the program's name in the message.
+    `target` has no Python code, or is None and no function of this name was compiled; then the message names the `program`.
     """
     # without resume functions, and the wrapper in which torch calls modules
     codes = [code for code in compiled_codes() if resumed_at(code) is None and not is_shared(code)]

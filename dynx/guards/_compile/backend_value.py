@@ -91,7 +91,7 @@ def value_of(backend: Any) -> Value:
 
 
 def options_key(options: Mapping[str, Any]) -> Hashable:
-    """Return a hashable key for the options of a backend: equal options have equal keys, in any order of their names."""
+    """Return a hashable key for the options of a backend; the order of their names does not matter, as in torch."""
     return _Reader(sorts=True).options(options)
 
 

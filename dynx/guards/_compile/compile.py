@@ -216,7 +216,7 @@ class _Context:
     def backend(self, config: tuple[Any, ...] | None = None) -> Any:
         """Return torch's backend object for one torch configuration, by default the current one.
 
-        Compilations with the same arguments and configuration share this object, and therefore share cache entries.
+        Compilations with equal keys (`_CompileKey`) share this object, and therefore share cache entries.
         """
         config = config or self._fingerprint()
         if self._arguments.guard_config and not self._may_use_inductor():

@@ -101,7 +101,7 @@ def _setting(name: str, ns: float, kept: int, dropped: Counter[str]) -> GuardSet
 
 
 def _kept(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes from `node` down whose guards are kept (`drops` is False), and the nodes on the path to them."""
+    """List the nodes from `node` down whose guards `drops` keeps, and nodes on the path to them; `module` contains `node`."""
     module = node if is_module(node) else module
     below = [kept for child in node.children for kept in _kept(child, module, drops)]
     return [node, *below] if below or not drops(node, module) else []

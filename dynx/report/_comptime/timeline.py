@@ -49,7 +49,7 @@ def _table(lines: Iterable[LineCost]) -> Grid:
 
 
 def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
-    """Return texts such as `1.2 s tracing`: time of tracing, of the backend, of restarted traces; number of compiles."""
+    """Return texts such as `1.2 s tracing`: time of tracing, in the backend, and in discarded attempts; number of compiles."""
     tracing = sum(compile.seconds for compile in compiles)
     backend = sum(compile.backend for compile in compiles)
     wasted = sum(compile.wasted for compile in compiles)

@@ -71,7 +71,7 @@ def _notes(report: SavedReport) -> Iterator[str]:
 
 
 def _bars(tensors: Sequence[SavedTensor], names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield (name, bytes, stored bytes, bar) for the largest modules or lines; `names` has one for each tensor."""
+    """Yield (name, bytes, stored bytes, bar) for the largest `names` (module or line of each tensor); `█`: the stored part."""
     sizes, stored = Counter[str](), Counter[str]()
     for name, tensor in zip(names, tensors, strict=True):
         sizes[name] += tensor.bytes

@@ -90,7 +90,7 @@ class Saved:
         )
 
     def _recomputed(self) -> Iterator[Node]:
-        """Yield the forward nodes that the partitioner copied into backward, to recompute values from this saved tensor."""
+        """Yield backward nodes that recompute values from this saved tensor: the partitioner's copies of forward nodes."""
         waiting, found = list(self.readers), set[Node]()
         while waiting:
             node = waiting.pop()

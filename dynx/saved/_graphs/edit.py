@@ -33,7 +33,7 @@ class Edit:
         self._names = {node.name for graph in (self.forward, self.backward) for node in graph.nodes}
 
     def save(self, node: Node, near: Node) -> Node:
-        """Save a forward node: return the backward input for its value. A new input is added before the input `near`."""
+        """Return the backward input that receives a forward node; if there is none, add it (for a tensor: before `near`)."""
         for slot, source in self.slots.items():
             if source is node:
                 return slot
@@ -47,7 +47,7 @@ class Edit:
         return slot
 
     def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
-        """Inline the graph `gm`, called on `source`, into forward after `after`; name the results `<prefix>_<index>`."""
+        """Inline the graph `gm`, called on `source`, after node `after`; return the results, named `<prefix>_<index>`."""
         results = set(gm.graph.output_node().all_input_nodes)
         names = {node: f"{prefix}_{index}" for index, node in enumerate(node for node in _body(gm) if node in results)}
         return self._insert(gm, self.partition.forward, (source,), after.next, source, names)

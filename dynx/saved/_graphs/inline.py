@@ -161,7 +161,7 @@ class _Writer:
         )
 
     def _pack_after(self, node: Node, *, is_ordered: bool) -> Node:
-        """Return the forward node after which to pack a tensor: its last use, or the last node if the compiler reorders."""
+        """Return the forward node after which to pack a tensor: its last use if `is_ordered`, else the last node."""
         if not is_ordered:
             return self._forward_end
         memory = self._graphs.forward_memory[node]
@@ -169,7 +169,7 @@ class _Writer:
         return max((self._last_forward_input, node, *reads), key=self._order.__getitem__)
 
     def _first_use(self, users: Sequence[Node], *, is_ordered: bool) -> Node:
-        """Return the backward node before which to unpack a tensor: its first use, or the first if the compiler reorders."""
+        """Return the backward node before which to unpack a tensor: its first use if `is_ordered`, else the first operator."""
         if not is_ordered or not users:
             return placeholders(self._partition.backward)[-1].next  # before nodes that recompute from it
         reading = set(users)

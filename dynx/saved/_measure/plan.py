@@ -27,7 +27,7 @@ _QUICK = {"inductor": "aot_eager_decomp_partition"}
 
 
 class Choice(NamedTuple):
-    """A codec for the tensors with one name, and its effect: freed bytes, error of gradients, seconds to pack and unpack."""
+    """A codec for the tensors with one name, and its effect: freed bytes, relative gradient error, seconds to pack/unpack."""
 
     name: str
     codec: Codec

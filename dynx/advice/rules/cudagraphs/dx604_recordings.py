@@ -1,4 +1,4 @@
-"""Rule DX604: a function needs more CUDA graphs than `max_recordings` allows: one for each layout of its inputs."""
+"""Rule DX604: a function needs more CUDA graphs than `max_recordings` allows, since each layout of its inputs needs one."""
 
 from __future__ import annotations
 
