@@ -41,7 +41,7 @@ def _called(fn: Callable[..., Any], *calls: tuple[Any, ...]) -> Run:
 
 def _expect(expected: str, actual: object, *, holds: bool) -> None:
     if not holds:
-        raise AssertionError(f"this torch behaves differently: expected {expected}, got {actual}")
+        raise AssertionError(f"expected {expected}, got {actual} with this torch")
 
 
 def compile_is_recorded() -> None:

@@ -122,7 +122,7 @@ def explain(
     backend: str,
     call_site: Location | None,
 ) -> Reason:
-    """Build the `Reason` why a cache entry does not match a call; `facts` was recorded when the entry was compiled."""
+    """Build the `Reason` why a cache entry does not match a call; `facts` is None if nothing observed its compilation."""
     facts = facts or _UNKNOWN
     guard = _name_missing_attribute(entry.guard, facts, locals, globals)
     guard = _name_changed_key(guard, facts, locals, globals)
@@ -172,7 +172,7 @@ def _differing(facts: EntryFacts, locals: Mapping[str, Any]) -> tuple[str, ...]:
 def _name_changed_key(
     guard: ParsedGuard, facts: EntryFacts, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Replace a failed guard on the length of a dict by one that names the new or missing keys, if dynx knows them."""
+    """Replace a failed guard on the length of a dict by one that names the new or missing keys, if these are known and few."""
     before = facts.values.keys.get(guard.source) if guard.kind == "length" else None
     now = safe_read.key_texts(guard.source, locals, globals) if before is not None else None
     if before is None or now is None:

@@ -131,7 +131,7 @@ class RunRule(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossRule(Rule):
-    """A rule that finds tensors saved for backward which `dynx.saved` stores with too little precision for the gradients.
+    """A rule that finds tensors which `dynx.saved` stores or recomputes for backward with too little precision for gradients.
 
     Attributes:
         loss: Returns the tensors of a graph to which the rule applies, with title and advice; None if there are none.

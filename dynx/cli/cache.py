@@ -23,7 +23,7 @@ def add_to(commands: Subparsers) -> None:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    """Print why the second run missed the caches; return 1 if it missed any, 2 if the runs cannot be compared, else 0."""
+    """Print why graphs missed or bypassed the caches; return 1 if any did, 2 if the runs cannot be compared, else 0."""
     from dynx.pgo import cachediff
 
     found = cachediff(arguments.first, arguments.second)

@@ -346,7 +346,7 @@ class Debugger(cmd.Cmd):
             if not statements(file):  # no source to find statements in
                 return Target(file, None, Statement(line, line))
             return resolve(f"{file}:{line}", None)
-        file, _, name = where.rpartition(":")
+        file, _, name = where.replace("::", ":").rpartition(":")
         if file and name.isdigit():
             return resolve(where, None)
         if file and not file.endswith(".py"):

@@ -230,7 +230,7 @@ def _update_subscription() -> None:
 
 
 def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Add the armed probes to a frame that Dynamo begins to trace; `args[0]` is the frame's InstructionTranslator."""
+    """Add the armed probes on its code to a frame that Dynamo begins to trace; `args[0]` is its InstructionTranslator."""
     tx = args[0]
     actions: dict[int, list[line_hook.Action]] = {}
     for armed in tuple(_armed):

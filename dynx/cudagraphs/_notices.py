@@ -19,7 +19,7 @@ def why_uncaptured(name: str, skip: Skip) -> str:
 def warn_or_raise(problem: str, config: Config) -> None:
     """Raise CaptureError with `problem` if `config.or_error` is set, else warn with it at the line of the user's code."""
     if config.or_error:
-        raise CaptureError(f"{problem}\n  without or_error=True, this is a warning, and the function runs uncaptured")
+        raise CaptureError(f"{problem}\n  without or_error, this is only a warning")
     notify(problem)
 
 

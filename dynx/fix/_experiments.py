@@ -40,7 +40,7 @@ def apply(fixes: Iterable[Fix]) -> ExitStack:
         elif fix.kind == "mark" and fix.location is not None:
             stack.callback(experiments.before_tracing(_marking(fix, fix.location), trouble).remove)
         else:
-            raise UsageError(f"the fix {fix.code} can only be tried by changing a source file\n  use `dynx fix`, which does so")
+            raise UsageError(f"the fix {fix.code} changes source code, so it cannot be tried here\n  use `dynx fix`")
     return stack
 
 

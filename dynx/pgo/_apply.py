@@ -78,7 +78,7 @@ def apply(profile: ProfileData, *, strict: bool) -> AppliedProfile:
             "  run the program once without the profile and save a new one, or pass strict=False"
         )
     if text := notice(found):
-        warnings.warn(f"the profile is outdated: {text}; save a new profile", DynxWarning, stacklevel=user_stacklevel())
+        warnings.warn(f"the profile does not match: {text}; save a new profile", DynxWarning, stacklevel=user_stacklevel())
     return AppliedProfile(profile, found)
 
 

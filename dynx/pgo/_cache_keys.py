@@ -38,7 +38,7 @@ class CacheKeys(Handle):
             self._listener.remove()
 
     def on_start(self, compile_id: str, location: Location) -> None:
-        """Store the location of the function whose compilation begins, for the cache keys of this compilation."""
+        """Store the location of the function whose compilation begins, for its cache keys; call it for each compilation."""
         self._places[compile_id] = location
 
     def _note(self, raw: RawKey) -> None:

@@ -122,7 +122,7 @@ def _closure(value: Any) -> int | None:
         return None
     if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
         return int(value, 16)
-    raise InvalidProfile(f"'closure' must be a string of 1 to 16 hexadecimal digits; in this file it is {value!r:.40}")
+    raise InvalidProfile(f"'closure' must be a lowercase hexadecimal string, up to 16 digits; in this file it is {value!r:.40}")
 
 
 def _source(name: str, data: Any) -> SourceProfile:
@@ -153,7 +153,7 @@ def _graph_size(source: str, data: Any) -> GraphSize:
         if (value is None and len(values) == 2) or (dim is not None and type(value) is int and 0 <= value <= _MAX):
             continue
         if dim is not None or _number(value) in (None, DYNAMIC):
-            raise InvalidProfile(f"a size or bound in 'graphs' must be a non-negative int; in this file it is {value!r:.40}")
+            raise InvalidProfile(f"a size in 'graphs' must be an int >= 0 (a number if dim is null); here it is {value!r:.40}")
     return GraphSize(source, dim, len(values) == 2, values[0], values[-1])
 
 
@@ -185,7 +185,7 @@ def _sizes(value: Any, texts: tuple[str, ...]) -> Atoms:
 def _no_number(value: Any, texts: tuple[str, ...]) -> str | None:
     if value is None or value == DYNAMIC or (isinstance(value, str) and value in texts):
         return value
-    raise InvalidProfile(f"an item of 'size' or 'stride' must be a non-negative int; in this file it is {value!r:.40}")
+    raise InvalidProfile(f"'size' or 'stride' has {value!r:.40}: not an int >= 0, null, 'dynamic' or, in 'stride', a product")
 
 
 def _number(value: Any) -> Atom:
@@ -204,7 +204,7 @@ def _text(value: Any, key: str) -> str:
     if type(value) is str and len(value) <= _MAX_TEXT and value.isprintable():
         return value
     if not isinstance(value, str):
-        raise InvalidProfile(f"{key} must be a string; in this file it is {value!r:.40}")
+        raise InvalidProfile(f"{key} must be a string; in this file it is {value!r:.40} (None if missing)")
     if len(value) > _MAX_TEXT:
         raise InvalidProfile(f"{key} has {len(value)} characters; dynx reads at most {_MAX_TEXT}")
     return visible(value)
@@ -212,13 +212,13 @@ def _text(value: Any, key: str) -> str:
 
 def _count(value: Any, key: str) -> int:
     if type(value) is not int or not 0 <= value < _MAX_COUNT:
-        raise InvalidProfile(f"{key} must be an int from 0 to {_MAX_COUNT - 1}; in this file it is {value!r:.40}")
+        raise InvalidProfile(f"{key} must be an int from 0 to {_MAX_COUNT - 1}; here it is {value!r:.40} (None if missing)")
     return value
 
 
 def _list(value: Any, key: str) -> list[Any]:
     if not isinstance(value, list):
-        raise InvalidProfile(f"{key} must be a list; in this file it is {value!r:.40}")
+        raise InvalidProfile(f"{key} must be a list; in this file it is {value!r:.40} (None if missing)")
     return value
 
 

@@ -89,7 +89,7 @@ def _atoms(a: Atoms, b: Atoms) -> Atoms:
 
 
 def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """Return the `_KEPT` smallest and `_KEPT` largest values of each dim, sorted; of equal values, keep the first run's."""
+    """Return the `_KEPT` smallest and `_KEPT` largest values of each dim, sorted, each with its first run and compile id."""
     values: dict[tuple[int | None, object], Seen] = {}
     for one in sorted(seen, key=Seen.order, reverse=True):
         values[one.dim, one.value] = one

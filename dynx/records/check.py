@@ -111,7 +111,7 @@ class CheckReport(Shown):
 
     @property
     def text(self) -> str:
-        """The whole report as plain text: the outcome in the first line, then one difference per line, then the notes."""
+        """The whole report as plain text: the outcome in the first line, then one leak or difference per line, then notes."""
         return "\n".join([self._headline(), *self._details()])
 
     def _headline(self) -> str:

@@ -21,8 +21,8 @@ _SHOWN_LINES = 40  # lines of a graph on a terminal: one screen
 class CompiledGuards(OfCompile, Record):
     """The guards of one compilation: the conditions under which its code may run.
 
-    A guard of torch may check several conditions, such as dtype and sizes. Each is one item of `guards`, so there may be more
-    items than `Compile.guards` counts. A run file keeps a limited number of items; `omitted` counts those not saved.
+    A guard of torch may have several items in `guards`, such as one for each comparison of sizes, so there may be more items
+    than `Compile.guards` counts. A run file keeps a limited number of items; `omitted` counts those not saved.
     """
 
     generation: int

@@ -43,7 +43,7 @@ class BecameDynamic(Record):
     run: str | None = None  # the run of the profile in which it had both values
 
     def __str__(self) -> str:
-        """Return the change as text: `L['x'] size 0: 4, then 5`; with a profile `L['x'] size 0: dynamic from p.json`."""
+        """Return `L['x'] size 0: 4, then 5`; with a profile, `L['x'] size 0: dynamic from p.json, 4 then 5 in run A`."""
         name = f"{self.source} {self.dim}"
         if self.profile is None:
             return f"{name}: {self.first}, then {self.second}"

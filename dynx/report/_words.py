@@ -108,7 +108,7 @@ def line(location: Location | None) -> str:
 
 
 def own_and_library(location: Location | None) -> str:
-    """Format a location as `model.py:58`; in a library that the user called, as `train.py:12 (in gpt2/model.py:542)`."""
+    """Format a location as `line` does; in a library that the user called, as `train.py:12 (in gpt2/model.py:542)`."""
     if location is None or location.library is None or location.caller is None:
         return line(location)
     return f"{place(location)} (in {short_name(location)})"

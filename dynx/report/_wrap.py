@@ -36,7 +36,7 @@ def lines(text: Text, width: int) -> list[Text]:
 
 
 def least(text: Text) -> int:
-    """Return the least width at which every location in a text keeps its file name and line number, but at most `_TAIL`."""
+    """Return the least width in columns, at most `_TAIL`, at which all locations in a text keep file name and line number."""
     tails = (_tail(match[0]) for match in _WORD.finditer(text.plain))
     return max((min(cell_len(tail), _TAIL) for tail in tails if tail), default=1)
 

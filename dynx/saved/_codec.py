@@ -31,7 +31,7 @@ class Codec:
         zero_mask_only: Whether the codec stores one bit per element. It takes floating-point tensors only if one bit is enough,
             as when backward reads only `x > 0`; `pack` then receives a bool tensor.
         refuses: Takes a tensor, and returns why the codec cannot pack it, or `""`.
-        code: The Python expression that creates the codec, which `saved.plan` prints in the rules to paste.
+        code: The Python expression that creates the codec, for the rules to paste that `saved.plan` returns.
     """
 
     name: str

@@ -45,7 +45,7 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
         if checked(scheme, source, 0) != checked(scheme, source, 0):
             raise UsageError(
                 f"the scheme {scheme!r} returned two different numbers for the same source, {source}\n"
-                "  compute the number from the source only, so that symbols get equal names in every process"
+                "  compute the number from source and attempt only, so that symbols get equal names in every process"
             )
     return scheme
 

@@ -43,9 +43,9 @@ def test_a_training_step_inside_of_another_recording_is_refused(device, accumula
     model, x, config = nn.Linear(4, 4).to(device), torch.randn(3, 4, device=device), config_for(device)
     step = cudagraphs.train_step(lambda x: model(x).mean(), model.parameters(), accumulate=accumulate, config=config)
     for function in (step, lambda x: model(x) + step(x)):
-        with pytest.raises(UsageError, match="a function that train_step returned, which is captured already"):
+        with pytest.raises(UsageError, match="a function that train_step returned, which dynx captures already"):
             cudagraphs.fast_path(function, config=config)
-        with pytest.raises(UsageError, match="a function that train_step returned, which is captured already"):
+        with pytest.raises(UsageError, match="a function that train_step returned, which dynx captures already"):
             cudagraphs.graphed(function, (x,), config=config)
     _ = [step(x) for _ in range(6)]
 

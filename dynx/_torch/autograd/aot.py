@@ -59,7 +59,7 @@ def graph_facts() -> GraphFacts:
 def _regenerated(metadata: Any) -> frozenset[int]:
     """Return the indices of graph outputs that AOTAutograd replaces by a new view of another tensor, such as an input.
 
-    Exception: AOTAutograd returns an output unchanged if other outputs are views of it. Torch: `gen_alias_from_base`.
+    Exception: AOTAutograd returns an output unchanged if it is the base of other outputs. Torch: `gen_alias_from_base`.
     """
     if any(type(meta).__name__ == "SubclassCreationMeta" for meta in metadata.subclass_fw_graph_out_meta):
         return frozenset()  # one tensor subclass is several outputs of the graph

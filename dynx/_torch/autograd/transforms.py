@@ -1,4 +1,4 @@
-"""Detect whether a transform of `torch.func` (vmap, grad, jvp) or forward-mode AD is active on this thread.
+"""Detect whether a transform of `torch.func` (vmap, grad, jvp) is active on this thread, or forward-mode AD on any thread.
 
 Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_ad._current_level`.
 """

@@ -56,7 +56,7 @@ def when_quiet(change: Callable[[], None], operation: str) -> None:
     """
     if _is_compiling(sys._getframe()):
         raise UsageError(
-            f"{operation} did nothing: this thread is compiling, and torch would use the cache entries after they are freed\n"
+            f"{operation} failed: this thread is compiling, and torch would use the cache entries after they are freed\n"
             f"  call {operation} after the compilation"
         )
     end, seconds = time.monotonic() + _TIMEOUT, min(_FIRST_HOLD, _TIMEOUT / 2)
@@ -72,7 +72,7 @@ def when_quiet(change: Callable[[], None], operation: str) -> None:
             seconds *= 2
     assert longest is not None  # the timeout is positive
     raise UsageError(
-        f"{operation} did nothing, since it could crash torch while compiled code runs: {_why_not(longest)}\n"
+        f"{operation} failed, since it could crash torch while compiled code runs: {_why_not(longest)}\n"
         f"  wait until no other thread is in compiled code, then call {operation} again"
     )
 

@@ -18,7 +18,7 @@ from dynx._torch.compilation.wrappers import cells_of
 
 
 def torch_backend(backend: Any, **options: Any) -> Any:
-    """Return the backend object that `torch.compile` creates from these arguments; None if torch.compile is disabled.
+    """Return the backend object that `torch.compile` creates from these arguments; None if it is disabled or an export runs.
 
     Raises what `torch.compile` raises. Torch: a compiled function closes over a callback, whose innermost
     `_torchdynamo_orig_backend` is the backend.

@@ -1,4 +1,4 @@
-"""Copy and compare the `VariableTracker`s that Dynamo tracks as the contents of a list, dict, set or iterator."""
+"""Copy and compare what Dynamo tracks of a container: the `VariableTracker`s in a list, dict or set, an iterator's position."""
 
 from __future__ import annotations
 

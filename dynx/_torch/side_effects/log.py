@@ -58,7 +58,7 @@ class Tracked:
 
 
 class EffectLog:
-    """The record of one tracing attempt: the containers that Dynamo tracks, all mutations, the bytecode that repeats them."""
+    """The record of one tracing attempt: the containers that Dynamo tracks, the mutations, the bytecode that repeats them."""
 
     __slots__ = ("_by_id", "created", "depth", "frames", "mutations", "tracked", "written")
 

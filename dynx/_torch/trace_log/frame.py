@@ -64,7 +64,7 @@ class RecordedFrame:
         return level
 
     def has_only_read(self, last: Any) -> bool:
-        """Return whether the last instruction itself mutated no Python value, judged by its opcode and the function it called.
+        """Return whether the last instruction, judged by its opcode and callee, mutated no Python value whose text may change.
 
         Two kinds of mutations do not count: mutations of tensors appear in the graph, and mutations by an inlined function
         appear in the rows of that function in the trail, the log of the trace.

@@ -75,7 +75,7 @@ class RawAttempt:
 
 @dataclass(slots=True)
 class _Progress:
-    """A tracing attempt, and for each of its graphs the newest node that is credited to a line."""
+    """A tracing attempt, and for each of its graphs the newest node already seen: only later nodes are credited to a line."""
 
     attempt: RawAttempt
     newest: dict[Any, Any] = field(default_factory=dict)

@@ -126,7 +126,7 @@ class Held:
 
 
 class Names(Mapping[str, Any]):
-    """The names that an expression can use: the locals and globals of a traced frame (containers are copied), and `type`."""
+    """The names, besides builtins, that an expression can use: a frame's locals and globals (containers copied), and `type`."""
 
     def __init__(self, tx: Any, variables: Mapping[str, Any]) -> None:
         self._tx, self._variables = tx, variables

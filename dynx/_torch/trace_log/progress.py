@@ -58,7 +58,7 @@ class AttemptProgress:
     def is_unchanged_by_reading(self, tx: Any) -> bool:
         """Return whether there is nothing new to record: no new node or guard, and no exception.
 
-        Faster than `update`, but call it only after an instruction that read values, as it does not detect a change of graph.
+        Faster than `update`, but misses a change of graph: call it only if the instruction read values or filled a container.
         """
         return (
             self._graph._len == self._nodes

@@ -177,7 +177,7 @@ def is_unbacked_symbol(number: Any) -> bool:
 def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: str) -> None:
     """Add a guard that calls `read()` and fails when the result differs from `expected`, the result at compile time.
 
-    In the guard tree and torch's logs, the guard appears as `name == text`: `text` describes the expected value.
+    In the guard tree and torch's logs, the guard appears as `___dynx_guard('name') == text`: `text` describes `expected`.
     """
 
     def unchanged(frame_locals: Any) -> bool:

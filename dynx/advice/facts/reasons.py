@@ -21,7 +21,7 @@ _OF_INSTANCES = ("value", "none", "length", "keys", "object", "function", "type"
 def has_kind(*kinds: GuardKind, holder: str | None = None) -> Callable[[Reason], bool]:
     """Return a predicate that is true for guards of these kinds.
 
-    If `holder` is given, the guarded value must also be held by an object of this kind: "module", "optimizer", "global".
+    If `holder` is given, the guarded value must also be held by an object of this kind, such as "module" or "global".
     """
     return lambda reason: reason.kind in kinds and (holder is None or reason.holder == holder)
 

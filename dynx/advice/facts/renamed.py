@@ -11,9 +11,9 @@ from dynx.records.run_records import RunRecords
 
 
 def renamed(run: RunRecords, rule: str) -> Iterator[Finding]:
-    """Yield a finding for each function with a graph that was compiled again only because its symbols have other names.
+    """Yield a finding for each function's first graph that was compiled again only because its symbols have other names.
 
-    `rule` selects the graphs: DX406 if `dynx.symbols.install` named the symbols of only one of the two graphs, else DX403.
+    `rule` must apply to it: DX406 if `dynx.symbols.install` named the symbols of only one of the two graphs, else DX403.
     A finding's seconds are the time of the backend. Yield nothing if the run was recorded without `watch(detail="full")`.
     """
     missed = {(event.generation, event.id) for event in run.caches if event.result == "miss" and event.cache == "aot_autograd"}

@@ -5,7 +5,7 @@ from torch import nn
 
 
 def gpt2():
-    """Return a small GPT-2 with random weights if transformers is installed, else `SmallGPT`, a model of about that size."""
+    """Return a 2-layer GPT-2 with random weights if transformers is installed, else `SmallGPT`, which also has 2 layers."""
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError:

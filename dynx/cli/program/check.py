@@ -59,7 +59,7 @@ def add_to(commands: Subparsers) -> None:
         default="aligned",
         help="aligned: inductor draws the same random numbers as eager code; 'as is': it draws its own (default: aligned)",
     )
-    parser.add_argument("--bisect", action="store_true", help="find the first graph node whose value differs from eager code")
+    parser.add_argument("--bisect", action="store_true", help="find the first graph node that causes a difference if compiled")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(act=act)
 

@@ -34,7 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run]:
     """Return a function that tries the fixes of a run's findings in further runs, and returns the run with their results.
 
-    If a path is passed, the function saves the new run there. Raises UsageError if the program cannot run again (stdin).
+    With a path, the function saves the new run there. Raises UsageError if the program cannot run again, as from stdin.
     """
     program = program_of(arguments, "dynx run --try")
 

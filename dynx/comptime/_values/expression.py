@@ -230,7 +230,7 @@ def _is_dynamic(operand: Any) -> bool:
 
 
 def _raw(of: Number, operand: Any) -> Any:
-    """Return the value of `operand`, with NumPy's numbers converted to Python's; raise NotConstant if it has none."""
+    """Return the value of `operand`, other real numbers, such as NumPy's, as int or float; raise NotConstant if it has none."""
     if not _has_value(operand):
         raise _not_a_number(of, operand)
     raw = plain(operand)

@@ -38,8 +38,8 @@ Capture = Callable[[Compiler], Any]  # takes what compiles a graph, returns the 
 def backend(config: Config | None = None) -> Callable[..., Any]:
     """Return a backend for torch.compile that captures graphs as CUDA graphs.
 
-    It does the same as `torch.compile(..., backend="dynx_cudagraphs", options={...})`. A graph that cannot be captured runs
-    uncaptured, with a warning; if `config.or_error` is set, a call of the graph raises CaptureError instead.
+    Passed to `torch.compile`, it does the same as `backend="dynx_cudagraphs", options={...}`. A graph that cannot be captured
+    runs uncaptured, with a warning; if `config.or_error` is set, a call of the graph raises CaptureError instead.
 
     Args:
         config: Options; see `Config`.

@@ -19,7 +19,7 @@ from dynx.cudagraphs._state.params import replaced_in, tensors_of
 
 
 class PatchedParams:
-    """A recorded function that takes the parameters and buffers as arguments, so that each replay sets the pointers to them.
+    """A callable that passes parameters and buffers to a recorded function as arguments: each replay sets the pointers to them.
 
     `fallback` returns a recorded function that reads parameters at fixed addresses; it is used if pointers cannot be patched.
     """

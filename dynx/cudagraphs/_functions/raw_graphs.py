@@ -61,5 +61,5 @@ def raw_graphs(fn: Callable[..., Any], /) -> tuple[RawGraph, ...]:
     recordings = getattr(recorded, "recordings", None)
     if recordings is None:
         name = getattr(fn, "__name__", type(fn).__name__)
-        raise UsageError(f"dynx has not captured {name} as CUDA graphs\n  pass what graphed, fast_path or train_step returned")
+        raise UsageError(f"{name} has no recordings (CUDA graphs)\n  pass what graphed, fast_path or train_step returned")
     return tuple(RawGraph(*graph) for recording in recordings for graph in recording.captured)

@@ -83,7 +83,7 @@ class RecordingPolicy:
             after uncaptured runs; None: the tensors that `mutable` returns.
         is_part_of_state: Returns whether an argument, such as a module, is accepted although it may change: each call compares
             its state, or the user has promised that it stays unchanged.
-        original: The object that `copy.deepcopy` and pickle copy in place of the recorded function; None: the function itself.
+        original: The object that `copy.deepcopy` and pickle copy instead of the recorded function; None: the captured function.
         advice: Last line of messages about a function that assigns attributes or variables, which a replay would not assign.
         on_replay: Called with the recording after each replay.
         on_switch: Called with a recording when it becomes the one that the next call tries first.
@@ -373,7 +373,7 @@ class RecordedFunction:
         return recording
 
     def _verify(self, recording: Replayable, call: Call) -> None:
-        """Compare the next replays with uncaptured runs; if these would advance an iterator of the user, warn instead."""
+        """Compare the next replays with uncaptured runs; warn instead if these advance an iterator that nothing restores."""
         if what := advanced_by(self._function, is_checked=self._is_checked):
             why = f"it uses a {what}, which an uncaptured run would advance and nothing restores"
             notify(f"{self.name} is not verified: {why}\n  pass its values as arguments: a replay would not take new values")
@@ -447,7 +447,7 @@ def refuse_training_steps(function: Callable[..., Any]) -> None:
     """Raise UsageError if a function is or uses a callable that `train_step` returned."""
     if any(type(value) is RecordedFunction and value.is_training_step for value in Search(function).objects):
         raise UsageError(
-            f"{name_of(function)} is or calls a function that train_step returned, which is captured already\n"
+            f"{name_of(function)} is or calls a function that train_step returned, which dynx captures already\n"
             "  call that function itself, without capturing it again"
         )
 

@@ -31,7 +31,7 @@ def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
 def _grouped(
     nodes: Sequence[Node], before: dict[Node, set[Node]], unsafe: Collection[Node], *, is_safe: bool
 ) -> list[list[Node]]:
-    """Group nodes into parts, capturable and uncapturable in turn; the first part is capturable if `is_safe`.
+    """Group nodes into parts, capturable and uncapturable in turn; capturable first if `is_safe`, unless that part is empty.
 
     `unsafe` are the uncapturable nodes; `before` holds, for each node, the nodes that must run before it.
     """

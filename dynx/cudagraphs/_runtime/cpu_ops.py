@@ -19,7 +19,7 @@ _COPIES = (*_CLONES, _ATEN.copy_.default, _ATEN._foreach_copy_.default)
 
 
 class RejectCpuOps(OperatorMode):
-    """A dispatch mode that raises CaptureFailed if an operator mutates or reads CPU tensors, or draws numbers on the CPU.
+    """A dispatch mode that raises CaptureFailed if an operator mutates or reads CPU tensors or draws random numbers on the CPU.
 
     CPU tensors that Python code creates during a capture, such as `torch.tensor(2.0)`, are constants: the capture may read and
     mutate them, and later captures may read them, such as the capture of a backward pass for which they were saved. Copies
@@ -59,7 +59,7 @@ class RejectCpuOps(OperatorMode):
         return out
 
     def _check(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise CaptureFailed if an operator mutates or reads a CPU tensor, unless the captured function has created it."""
+        """Raise CaptureFailed if an operator mutates or reads a CPU tensor that is not a constant (see the class)."""
         schema = schema_of(operator)
         if schema is None:
             return  # a higher-order operator: what its body does is not known
@@ -87,7 +87,7 @@ _earlier_constants: dict[int, WeakMemory] = {}  # constants of earlier captures,
 
 
 def _remember(constants: list[torch.Tensor]) -> None:
-    """Store the CPU tensors that Python code created in a capture: later captures may read them while they are alive."""
+    """Store weak references to the CPU constants of a capture: later captures may read them while their memory is alive."""
     for address in [address for address, memory in _earlier_constants.items() if not memory.is_alive()]:
         del _earlier_constants[address]
     _earlier_constants.update({_address(tensor): WeakMemory(tensor) for tensor in constants})

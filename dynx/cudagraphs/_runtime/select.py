@@ -35,7 +35,7 @@ def select_runtime(
     """Return the runtime of a configuration; None if `runtime="auto"` and there is no CUDA device.
 
     The other arguments are for the CUDA runtime. By default it uses the current device, creates memory pools as needed, and
-    captures on streams of its own, one for each stream on which calls are made.
+    captures on a stream used only for captures, chosen by the stream that is current at the first capture (`capture_stream`).
     """
     if config.runtime == "emulator":
         return Emulator()

@@ -30,7 +30,7 @@ def states_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
 
 
 def dicts_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
-    """Return the dicts in which optimizers keep values: `state`, groups, `defaults`, and the `__dict__` of each parameter."""
+    """Return the dicts in which optimizers keep values: `state`, dicts in it, groups, `defaults`, `__dict__` of parameters."""
     own = [*states_of(optimizers), *states_of_params(optimizers), *groups_of(optimizers), *defaults_of(optimizers)]
     return [*own, *attributes_of_params(optimizers)]
 

@@ -6,7 +6,7 @@ follows what the code of their classes names: a model's `config`, or the tensors
 torch's optimizers, schedulers and gradient scalers, whose code is not searched, it follows all attributes. The library that
 defines an optimizer is searched like the user's code. Names without a value are recorded too: one that gets a value later may
 hide a variable of the same name. The search does not follow computed names, as in `getattr(owner, name)` with a variable, nor
-functions of other libraries. In containers of more than a hundred elements, it follows only modules and tensors.
+functions of other libraries. In containers of more than a hundred elements, it follows at most modules and tensors.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Search:
     Attributes:
         modules: The modules that were found, without submodules of these.
         edges: The references to values that the function reads, and the references that lead to these values or to modules.
-            Attributes of modules are not among them.
+            Attributes of modules are only among the latter.
         absent: Maps the id of a dict or class to the dict (of a class: its `__dict__`) and the names in the code that it lacks.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.

@@ -57,7 +57,7 @@ def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | Non
 class Assignments:
     """A snapshot, before a capture, of what the function may assign; it finds and undoes what the capture assigned.
 
-    `places` are attributes and elements, which are copied. `variables` are globals, closure variables and attributes of
+    `places` are attributes and elements; shallow copies are kept. `variables` are globals, closure variables and attributes of
     classes that the function's code may assign. `names` are the names of the attributes that this code assigns.
     """
 

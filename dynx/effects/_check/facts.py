@@ -40,7 +40,7 @@ _SET_BY_DYNAMO, _MOVED_BY_DYNAMO = "capturable", "step"
 
 
 class Tolerance(NamedTuple):
-    """The relative and absolute tolerance for numbers; None for the defaults of `torch.testing.assert_close`."""
+    """Tolerances for numbers. If both are None, those of `torch.testing.assert_close` apply; if only one is None, it is 0."""
 
     rtol: float | None = None
     atol: float | None = None

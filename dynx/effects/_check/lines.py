@@ -56,7 +56,7 @@ def _line_of(path: str, effects: Sequence[tuple[str, Effect]]) -> Location | Non
     """Return the line of the side effect that changed the object at `path`; None if no effect did.
 
     `effects` are pairs of path and side effect. An effect on the object itself is preferred, then one on the nearest object
-    that contains it, then one on an object inside of it. If several are equally near, the last one is taken.
+    that contains it, then one on any object inside of it. If several of these rank equally, the last one is taken.
     """
     above = [(len(source), index) for index, (source, _) in enumerate(effects) if source == path or is_below(path, source)]
     below = [(0, index) for index, (source, _) in enumerate(effects) if is_below(source, path)]

@@ -30,12 +30,12 @@ class Program(NamedTuple):
     aligns_random_numbers: bool = True
 
     def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
-        """Return a `Side` that calls the function eagerly, on new copies of all that it uses, from the RNG states `random`."""
+        """Return a `Side` to call the function eagerly, on new copies of arguments and variables, from RNG states `random`."""
         world = self._world(in_double=in_double)
         return Side(world, world.fn, random, self.changed_at)
 
     def compiled(self, backend: Any, random: dict[str, Any], stack: ExitStack) -> Side:
-        """Return a `Side` that calls the compiled function, on new copies of all that it uses, from the RNG states `random`.
+        """Return a `Side` that calls the compiled function, on new copies of arguments and variables, from RNG states `random`.
 
         Until `stack` closes, the user's functions have copies of their code objects: the originals get no cache entries.
         """

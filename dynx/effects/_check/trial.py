@@ -144,7 +144,7 @@ def _watch(program: Program, backend: Any, side: Side, *, watches: bool) -> Watc
 
 
 def _state_of(side: Side, states: dict[str, Any], watch: Watch) -> SideState:
-    """Return which objects a side did not copy, whether its RNG states differ from `states`, and the changes `watch` finds."""
+    """Return which objects a side could not copy, whether its RNG states differ from `states`, and the changes in `watch`."""
     shared = Counter(class_name(type(value)) for value in side.world.shared)
     unread = dict.fromkeys(class_name(type(value)) for value in side.world.shared if has_unknown_state(value))
     leaks = tuple(Leak(*changed) for changed in watch.changed())

@@ -84,7 +84,7 @@ class Readers(dict[type, Reader | None]):
         return reader
 
     def parts_of(self, value: Any) -> Parts | None:
-        """Return items, attributes and other state of an object; None for constants, library modules, internals of torch."""
+        """Return the `Parts` of an object; None for constants, library classes and modules, internals of torch or dynx."""
         read = self[type(value)]
         return None if read is None else read(value)
 

@@ -48,7 +48,7 @@ class CacheOwner(NamedTuple):
         """Return whether the cache entry with these guards belongs to this callable, not to another with the same code object.
 
         Callables that torch calls through one wrapper share the code object of this wrapper, whose variable `fn` is the
-        callable. An entry of the wrapper belongs to the callable that its guards on `fn` expect.
+        callable. An entry belongs to each callable whose class or code its guards on `fn` expect; without such guards, to all.
         """
         if not is_shared(code):
             return True

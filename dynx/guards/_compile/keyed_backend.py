@@ -119,7 +119,7 @@ def _warn_if_separated(backend: Any, value: Value) -> None:
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     warnings.warn(
         f"backend {name!r} has the same code as an earlier backend, but torch compiles again for it:"
-        f" these backends are compared by identity, because {value.by_identity[0]} can change\n"
+        f" {value.by_identity[0]} can change, so it is compared by identity\n"
         "  reuse one backend object, or pass the same key for equal backends: dynx.compile(..., key=...)",
         DynxWarning,
         stacklevel=user_stacklevel(),

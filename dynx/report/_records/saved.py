@@ -15,7 +15,7 @@ _ROWS = 12  # number of bars
 
 
 def of_report(report: SavedReport) -> Iterator[Block]:
-    """Yield blocks: totals, bytes by module and line, tensors at the peak, activations, totals of saved params and outputs."""
+    """Yield blocks: totals, bytes by module and line, tensors at the peak, activations, totals of other saved tensors."""
     total = f"{words.size(report.bytes)} of activations" if report.bytes else "no activations"
     yield Block(
         total + _stored(report.bytes, report.saved_bytes),

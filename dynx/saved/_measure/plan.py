@@ -131,7 +131,7 @@ def _checked(tried: Sequence[Codec] | None) -> tuple[Codec, ...]:
 
 
 def _tried(program: Program, candidates: Sequence[Codec]) -> Iterator[Choice]:
-    """Try each codec on each of the largest saved tensors; yield the freed bytes and the error of the gradients."""
+    """Try on each of the largest activations the codecs that free bytes; yield the freed bytes and the gradient error."""
     names = _largest(_activations(program.run(hooks())))
     freed = {codec: _freed(program, hooks(rule(codec))) for codec in candidates}
     with program.backward(probes(names)) as backward:

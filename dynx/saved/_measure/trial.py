@@ -120,7 +120,7 @@ def simulated_peaks(graphs: Sequence[SavedGraph]) -> tuple[int, int]:
 
 
 class _Meter:
-    """Measures CUDA memory: `peak()` returns the peak since its last call, minus the bytes at the start; 0 without CUDA."""
+    """Measures bytes on the current CUDA device: `peak()` returns the peak since its last call minus the start; 0: no CUDA."""
 
     def __init__(self) -> None:
         self.has_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()

@@ -110,7 +110,7 @@ def _extremes(values: torch.Tensor, per: Per) -> tuple[torch.Tensor, torch.Tenso
 def restored(
     stored: torch.Tensor, scale: torch.Tensor, alphabet: Alphabet, dtype: torch.dtype, per: Per, last: Any
 ) -> torch.Tensor:
-    """Return the unpacked tensor: `stored` times `scale`, converted to `dtype`; without padding if scales are per block."""
+    """Return the unpacked tensor: `stored` times `scale`, in `dtype`; if scales are per block, cut to the last size `last`."""
     codes = stored.to(scale.dtype)
     limit = torch.where(scale < 0, alphabet.largest, inf)
     is_finite = (codes < limit) & (codes > -limit)

@@ -1,4 +1,4 @@
-"""Rule DX206: a graph break in a `with`, `try` or loop, where torch cannot resume, so that the function runs eagerly."""
+"""Rule DX206: a graph break in a block (`with`, `try`, loop) where torch cannot resume: the function continues eagerly."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
 
 
 def _failure(reason: str, graph_break: GraphBreak | None) -> tuple[str, str]:
-    """Return title and advice for a failed compilation, given its exception as text and the graph break that raised it."""
+    """Return title and advice for a failed compilation, from its exception ("class: message") and fatal graph break, if any."""
     for pattern, what, advice in _FAILURES:
         if re.match(pattern, reason):
             return f"{reason.partition(':')[0]}: {what}", advice

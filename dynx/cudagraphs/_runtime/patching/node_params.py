@@ -126,7 +126,7 @@ class InputPointers:
         return set_single
 
     def _set_all(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Set the pointers to the inputs to the addresses of `tensors`, for the next replays."""
+        """Set the pointers to the inputs for the next replays: to `tensors`, or to copies of those that are not aligned."""
         addresses, current = [tensor.data_ptr() for tensor in tensors], self._current
         if addresses == current:
             return

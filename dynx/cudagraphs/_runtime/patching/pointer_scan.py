@@ -71,7 +71,7 @@ class NotPatchable(Exception):
 
 
 class MisleadingWord(NotPatchable):
-    """Raised if 8 bytes of node parameters look like an input's address but do not change with it; another try may succeed."""
+    """Raised if 8 bytes of node parameters look like an input's address but do not change with it; new addresses may help."""
 
 
 class UnexplainedDifference(NotPatchable):
