@@ -82,7 +82,7 @@ def test_dynx_compile_instead_of_torch_compile():
 
 
 def test_a_rewrite_is_no_experiment():
-    with pytest.raises(UsageError, match="changing a source file"):
+    with pytest.raises(UsageError, match="changes source code, so it cannot be tried here"):
         apply([rewrite("where", Location("a.py", 1, "f"))])
 
 

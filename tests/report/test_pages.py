@@ -87,7 +87,10 @@ def test_bars_are_in_proportion_and_in_notebooks_only():
     assert max(widths) == 100
     assert len(set(widths)) > 2
     assert "--share: 100%" in made["dynx-tl"]
-    assert len(re.findall(r'style="flex: [\d.]+; background: hsl', made["dynx"])) >= 2
+    phases = {"trace": 1.0, "aot": 0.0, "backend": 0.25, "guards": 0.25}
+    run = Run((Compile(0, "0/0", Location("a.py", 3, "f"), "compiled", 1.5, phases=phases),), {}, {"seconds": 2.0})
+    shares = [float(share) for share in re.findall(r'style="flex: ([\d.]+); background: hsl', run._repr_html_())]
+    assert shares == [1.0, 0.25, 0.25]
     assert all("<script" not in page for page in made.values())
 
 
