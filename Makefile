@@ -15,7 +15,7 @@ SMOKE  := tests/records tests/run tests/reading tests/symbols tests/test_neutral
   $(addprefix tests/advice/test_,programs.py findings.py) $(addprefix tests/report/test_,terminal.py record.py html.py) \
   tests/trace/test_both_directions.py tests/seam/test_capabilities.py
 
-.PHONY: demo smoke test test-all lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs stress mutations faults threads wide-ids laws rules advice tried labels bench ci clean
+.PHONY: demo smoke test test-all lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs fuzz-what-ifs stress mutations faults threads wide-ids laws rules advice tried labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -95,6 +95,10 @@ fuzz-runs: $(READY)
 CALLS := 1000
 fuzz-verdicts: $(READY)
 	$(BIN)/python tests/fuzz/verdicts.py --calls $(CALLS) --seed $(SEED)
+
+# Random programs with and without what-ifs, which must be the same.
+fuzz-what-ifs: $(READY)
+	$(BIN)/python tests/fuzz/what_ifs.py --programs $(PROGRAMS) --seed $(SEED)
 
 # Random programs that hold state in many ways: what dynx.check says against a comparison by hand.
 fuzz-checks: $(READY)

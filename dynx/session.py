@@ -23,7 +23,7 @@ from dynx._runfile.rank import job_in_environment, rank_in_environment
 from dynx._runfile.writer import RunWriter
 from dynx._trace.bus import listen
 from dynx._trace.compile_details import CompileDetails
-from dynx._trace.dispatch import emit
+from dynx._trace.dispatch import FrameListener, emit
 from dynx._trace.uses import Uses
 from dynx._version import __version__
 from dynx.errors import DynxError
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Detail = Literal["normal", "full"]
+SHARE = 0.1  # of the compile time, for `what_if`
 
 
-def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
+def watch(*, out: str | Path | None = None, detail: Detail = "normal", what_if: bool = False) -> Watch:
     """Record what torch.compile does during a `with` block, or during each call of the decorated function.
 
     Graphs, guards, bytecode and results are the same with and without a watch. Watches nest; each records everything that is
@@ -52,6 +53,9 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
             graph break (`run.post_mortem`), the guards (`run.guards`) and the graph code (`run.graph_code`) of each
             compilation, what graphs save for backward (`run.saved`), and the keys of graphs in torch's caches on disk
             (`run.cache_keys`, for `pgo.cachediff`); "full" makes tracing up to a fifth slower.
+        what_if: whether to try the fixes of findings while the program runs: when a function recompiles, its call is traced
+            once more with each fix, without running it, for at most a tenth of the compile time (`run.what_ifs`). A fix that is
+            proven to help is the first in the advice of its finding, and one that is proven not to help is not advised.
 
     Returns:
         A context manager and decorator with the members of `dynx.Run`, up to date at each access. For a decorated
@@ -70,7 +74,7 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
     """
     if detail not in get_args(Detail):
         raise DynxError(f'watch(detail={detail!r}): unknown level of detail\n  valid choices: "normal", "full"')
-    return Watch(None if out is None else Path(out), detail=detail)
+    return Watch(None if out is None else Path(out), detail=detail, what_if=SHARE if what_if else None)
 
 
 class Watch(RunMembers):
@@ -84,11 +88,13 @@ class Watch(RunMembers):
         out: Path | None = None,
         *,
         detail: Detail = "normal",
+        what_if: float | None = None,
         command: Sequence[str] | None = None,
         started_by: Mapping[str, Any] | None = None,
     ) -> None:
         self._out = out
         self._detail: Detail = detail
+        self._what_if = what_if  # share of the compile time; None to try no fixes
         self._command = command
         self._started_by = started_by  # header fields about the parent process, in a child process
         self._events: list[Record] = []
@@ -159,17 +165,24 @@ class Watch(RunMembers):
             from dynx.saved import SavedGraphs
 
             details, keys = CompileDetails(self._record), CacheKeys(self._record)
-            listening = listen(self._record, on_start=keys.on_start, on_end=details.on_end)
+            listening = listen(self._record, on_start=keys.on_start, on_end=details.on_end, on_frame=self._on_frame())
             saved = SavedGraphs(lambda graph: None)  # adds the graphs to the compile records
             self._timeline, post_mortem = Timeline().__enter__(), PostMortem().__enter__()
             self._handles = [self._timeline, post_mortem, listening, details, keys, saved]
         else:
-            self._handles = [listen(self._record)]
+            self._handles = [listen(self._record, on_frame=self._on_frame())]
         self._is_open, self._uses = True, Uses()
         if self._out is not None:
             self._handles.append(watch_children(self._child_settings, _unwatched_child))
             register_after_fork(self, _close_at_exit_of_child)  # called only in child processes that multiprocessing forks
         return self
+
+    def _on_frame(self) -> FrameListener | None:
+        if self._what_if is None:
+            return None
+        from dynx._what_if.listener import WhatIfs
+
+        return WhatIfs(self._record, lambda: self._events, self._what_if).on_frame
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close(outcome="finished" if error is None else f"raised {type(error).__name__}")
@@ -211,14 +224,14 @@ class Watch(RunMembers):
 
         @functools.wraps(fn)
         def watched(*args: P.args, **kwargs: P.kwargs) -> T:
-            watch = Watch(self._out, detail=self._detail)
+            watch = Watch(self._out, detail=self._detail, what_if=self._what_if)
             try:
                 with watch:
                     return fn(*args, **kwargs)
             finally:
                 watched.dynx = watch  # type: ignore[attr-defined]
 
-        watched.dynx = Watch(self._out, detail=self._detail)  # type: ignore[attr-defined]
+        watched.dynx = Watch(self._out, detail=self._detail, what_if=self._what_if)  # type: ignore[attr-defined]
         return watched
 
     def _close_in_child(self) -> None:

@@ -44,7 +44,7 @@ EXPORTED = {
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
         Reason Recompile Record RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
-        TriedRule Trouble Verdict
+        TriedRule Trouble Verdict WhatIf
     """,
     "dynx.fix": "FixReport Limits Program Tolerance apply run",
     "dynx.report": """

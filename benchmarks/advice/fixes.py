@@ -24,7 +24,8 @@ from pathlib import Path
 
 import truth
 
-from dynx.advice.tried import IN_VAIN, names
+from dynx.advice.proof.alternatives import names
+from dynx.advice.proof.tried import IN_VAIN
 from dynx.fix._output import Tolerance, difference
 from dynx.records.codec import from_data
 from dynx.records.fix_report import FixReport

@@ -21,6 +21,7 @@ State = Literal["ok", "changed", "missing"]
 
 _MODES = "torch.utils._python_dispatch"
 _FOR_BACKWARD = "tensors that a backward pass still needs, in dynx.cudagraphs"
+_RETRACED = "what-if traces: what a fix would change"
 _NOT_ON_DISK = "why a graph was not found in the caches on disk"
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
@@ -199,10 +200,21 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "dict_tags": ("torch._dynamo.guards:GuardManagerWrapper.find_tag_safe_roots", "guards.profile of dict tags"),
     "profile": ("torch._dynamo.pgo:_CODE_STATE", "profiles of dynamic sizes"),
     "profile_at_start": ("torch._dynamo.pgo:_INIT_CODE_STATE", "sizes that are dynamic because of torch's own profile"),
+    "code_knowledge": ("torch._dynamo.pgo:CodeState", _RETRACED),
     "profile_entry": ("torch._dynamo.pgo:FrameStateSizeEntry", "profiles of dynamic sizes"),
     "profile_stride": ("torch._dynamo.pgo:InferStride", "profiles of dynamic sizes"),
     "profile_dynamic": ("torch._dynamo.pgo:auto_dynamic", "profiles of dynamic sizes"),
     "profile_unset": ("torch._dynamo.pgo:auto_unset", "profiles of dynamic sizes"),
+    "compile_frame": ("torch._dynamo.convert_frame:compile_frame", _RETRACED),
+    "metrics_context": ("torch._dynamo.utils:get_metrics_context", _RETRACED),
+    "timed": ("torch._dynamo.utils:dynamo_timed", _RETRACED),
+    "compile_id": ("torch._guards:CompileId", _RETRACED),
+    "compile_context": ("torch._guards:compile_context", _RETRACED),
+    "compile_hooks": ("torch._dynamo.hooks:Hooks", _RETRACED),
+    "mode_stack_of_frame": ("torch._dynamo.convert_frame:torch_function_mode_stack_state_mgr", _RETRACED),
+    "result_without_gradient": ("torch._C:_functions.DelayedError", _RETRACED),
+    "unique_names": ("torch._dynamo.bytecode_transformation:_unique_id_counter", _RETRACED),
+    "compile_numbers": ("torch._dynamo.output_graph:_compile_id_counter", _RETRACED),
     "key_details": ("torch._inductor.codecache:FxGraphHashDetails", _NOT_ON_DISK),
     "tensor_metadata": ("torch._inductor.codecache:extract_tensor_metadata_for_cache_key", _NOT_ON_DISK),
     "cache_directory": ("torch._inductor.runtime.runtime_utils:cache_dir", _NOT_ON_DISK),

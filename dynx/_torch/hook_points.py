@@ -173,6 +173,28 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         purpose="guards.evict, reset and pin: calls of compiled code that begin are held while the cache is changed",
     ),
     HookPoint(
+        "logged_once",
+        "torch._dynamo.variables.torch:warning_once",
+        purpose="what-if traces: messages that torch logs once in a process are left to the program's own compilations",
+    ),
+    HookPoint(
+        "logged_once_by_context",
+        "torch._dynamo.variables.ctx_manager:warning_once",
+        purpose="what-if traces: messages that torch logs once in a process are left to the program's own compilations",
+    ),
+    HookPoint(
+        "comptime_call",
+        "torch._dynamo.variables.misc:ComptimeVariable.call_function",
+        ("self", "tx"),
+        purpose="what-if traces: callbacks of torch's comptime are not run again",
+    ),
+    HookPoint(
+        "constant_result",
+        "torch._dynamo.variables.functions:invoke_and_store_as_constant",
+        ("tx", "fn"),
+        purpose="what-if traces: functions under assume_constant_result are not run again",
+    ),
+    HookPoint(
         "frame_run",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
         ("self",),

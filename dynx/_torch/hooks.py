@@ -32,7 +32,8 @@ import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ClassMethodDescriptorType
@@ -93,17 +94,21 @@ def parameters_of(path: str) -> tuple[str, ...]:
         return ()
 
 
-def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_thread_only: bool = False) -> Subscription:
+def subscribe(
+    point: HookPoint, before: Before, *, on_error: OnError, this_thread_only: bool = False, of_retraces: bool = False
+) -> Subscription:
     """Call `before(args, kwargs)` before each call of the function at `point`.
 
     If `before` returns a function, it is called after the call: `after(result, None)`, or `after(None, exception)`. Subscribers
     run in the order of their subscription, outside of all wrappers. `args` begins with the instance for a method, and with the
-    class for a class method. With `this_thread_only`, calls on other threads are ignored. Raises UnsupportedTorch when the
-    installed torch has no such attribute, or one of a kind that cannot be hooked.
+    class for a class method. With `this_thread_only`, calls on other threads are ignored. Calls of a thread that is `retracing`
+    are ignored too; with `of_retraces`, all other calls are. Raises UnsupportedTorch when the installed torch has no such
+    attribute, or one of a kind that cannot be hooked.
     """
     with _lock:
         site = _site_at(point)
-        subscriber = _Subscriber(point.name, before, threading.get_ident() if this_thread_only else None, on_error)
+        thread = threading.get_ident() if this_thread_only else None
+        subscriber = _Subscriber(point.name, before, thread, on_error, of_retraces)
         site.change([*site.subscribers, subscriber], site.wrappers)
         return Subscription(site, subscriber)
 
@@ -140,6 +145,38 @@ def replace(point: HookPoint, fn: Callable[..., Any]) -> Wrapping:
     return wrap(point, lambda original: fn)
 
 
+class _Thread(threading.local):
+    retraces = False
+
+
+_thread = _Thread()
+
+
+def is_retracing() -> bool:
+    """Return whether this thread traces for dynx, not for the program."""
+    return _thread.retraces
+
+
+class RunsUserCode(BaseException):
+    """A trace for dynx has reached code of the program that would run at compile time. No handler of Dynamo catches it."""
+
+
+def not_in_retraces() -> None:
+    """Raise RunsUserCode if this thread traces for dynx, not for the program."""
+    if _thread.retraces:
+        raise RunsUserCode
+
+
+@contextmanager
+def retracing() -> Iterator[None]:
+    """Declare that this thread traces for dynx, not for the program: subscribers that observe the program are not called."""
+    before, _thread.retraces = _thread.retraces, True
+    try:
+        yield
+    finally:
+        _thread.retraces = before
+
+
 def installed() -> tuple[str, ...]:
     """Return the paths of the attributes of torch that dynx currently hooks."""
     return tuple(dict.fromkeys(site.path for site in _active))
@@ -151,6 +188,7 @@ class _Subscriber:
     before: Before
     thread: int | None
     on_error: OnError
+    of_retraces: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -388,6 +426,8 @@ def _announce(subscribers: list[_Subscriber], args: tuple[Any, ...], kwargs: dic
     """Call the subscribers before a hooked call; return the functions that they want to be called after it, with its result."""
     afters: Afters = []
     for subscriber in subscribers:
+        if subscriber.of_retraces != _thread.retraces:
+            continue
         if subscriber.thread is not None and subscriber.thread != threading.get_ident():
             continue
         try:

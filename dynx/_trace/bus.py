@@ -11,7 +11,7 @@ import threading
 from dynx._handle import Handle
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
 from dynx._torch.hooks import Subscription, subscribe
-from dynx._trace.dispatch import Callbacks, EndListener, Listener, StartListener, emit, registered
+from dynx._trace.dispatch import Callbacks, EndListener, FrameListener, Listener, StartListener, emit, registered
 from dynx._trace.subscribers import SUBSCRIBERS, clear_facts
 from dynx.errors import UnsupportedTorch
 from dynx.records import Trouble
@@ -42,6 +42,7 @@ def listen(
     on_start: StartListener | None = None,
     on_end: EndListener | None = None,
     explains_recompiles: bool = True,
+    on_frame: FrameListener | None = None,
 ) -> Listening:
     """Call `listener`, on the thread that compiles, with every record until `remove()` of the returned handle.
 
@@ -50,12 +51,14 @@ def listen(
         on_start: Called when a compilation begins, with its compile id and the location of the function.
         on_end: Called when a compilation ends, before its records are emitted, with a `CompileEnd`.
         explains_recompiles: Whether the listener uses the expected and actual values in `Recompile` records; False is faster.
+        on_frame: Called when a compilation begins, with its `Frame`, generation and compile id; returns a function that is
+            called after its records are emitted, while the frame is still alive, with these records and the guards.
 
     Returns:
-        The handle whose `remove` unregisters all three callbacks.
+        The handle whose `remove` unregisters all callbacks.
     """
     with _lock:
-        callbacks = Callbacks(listener, on_start, on_end, explains_recompiles)
+        callbacks = Callbacks(listener, on_start, on_end, explains_recompiles, on_frame)
         registered.append(callbacks)
         if len(registered) == 1:
             _attach()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
+from dynx._torch.retracing.retrace import Frame
 from dynx._torch.tracing.stack import StackParts
 from dynx.errors import DynxWarning
 from dynx.records import Location, Record, Trouble
@@ -28,6 +29,8 @@ class CompileEnd(NamedTuple):
 
 
 EndListener = Callable[[CompileEnd], None]
+FrameDone = Callable[[Sequence[Record], Any], None]  # takes the records of the compilation, and its guards or None
+FrameListener = Callable[[Frame, int, str], FrameDone]  # takes the frame, the generation and the compile id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +41,7 @@ class Callbacks:
     on_start: StartListener | None
     on_end: EndListener | None
     explains_recompiles: bool
+    on_frame: FrameListener | None = None
 
 
 registered: list[Callbacks] = []

@@ -17,13 +17,14 @@ from dynx._torch.compilation.frame import compile_call, ending, guards_of, is_co
 from dynx._torch.compilation.messages import Messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
+from dynx._torch.retracing.retrace import frame_of
 from dynx._torch.shapes.known_sizes import known_sizes, other_closure
 from dynx._torch.side_effects.observers import OBSERVERS
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
-from dynx._trace.dispatch import CompileEnd, EndListener, emit, notify, registered
+from dynx._trace.dispatch import CompileEnd, EndListener, FrameDone, emit, notify, registered
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
@@ -39,6 +40,7 @@ _facts_by_guards: WeakKeyDictionary[Any, EntryFacts] = WeakKeyDictionary()  # ke
 _seen_values = SeenValues()
 _compiled_keys = CompiledKeys()
 _known_sizes: set[tuple[int, int, str, int | None]] = set()  # dynamic because of a profile: generation, frame, source, dim
+_WHAT_IF = "what fixes would change"
 REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this recompile"
 
 
@@ -97,6 +99,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     for callbacks in tuple(registered):
         if callbacks.on_start is not None:
             notify("progress", callbacks.on_start, call.id, scope.location)
+    on_frames = _begin_frames(args, kwargs, scope)
     messages = Messages(scope.add_warning)
     scopes = _scopes()
     scopes.append(scope)
@@ -127,8 +130,20 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             scopes[-1].nested_seconds += scope.elapsed
         for record in records:
             emit(record)
+        for done in on_frames:
+            notify(_WHAT_IF, done, records, guards_of(result) if end.outcome == "compiled" else None)
 
     return after
+
+
+def _begin_frames(args: tuple[Any, ...], kwargs: dict[str, Any], scope: Scope) -> list[FrameDone]:
+    """Call the listeners to frames; return the functions to call when the compilation has ended."""
+    begun: list[FrameDone] = []
+    for callbacks in tuple(registered):
+        if callbacks.on_frame is not None and not _scopes():  # a compilation inside of another one is not a call of the user
+            on_frame = callbacks.on_frame
+            notify(_WHAT_IF, lambda frame, on_frame=on_frame: begun.append(on_frame(frame, *scope.key)), frame_of(args, kwargs))
+    return begun
 
 
 def _add_facts(key: CompileKey, facts: EntryFacts) -> None:

@@ -16,9 +16,9 @@ from dynx.advice import rules
 from dynx.advice.facts.names import spoken
 from dynx.advice.findings import breaks, limits, recompiles
 from dynx.advice.findings.causes import causes
+from dynx.advice.proof.tried import with_trials
 from dynx.advice.rule import Loss
 from dynx.advice.rules import LOSS_RULES, RULES, RUN_RULES
-from dynx.advice.tried import with_trials
 from dynx.errors import UnknownRule
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak

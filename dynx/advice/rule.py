@@ -19,6 +19,7 @@ from dynx.records.observed import Specialized
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.run_records import RunRecords
 from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.records.what_if import WhatIf
 
 
 class FrameKey(NamedTuple):
@@ -164,10 +165,12 @@ class Cause:
     fixed: Specialized | None = None  # the line that fixed the size or number to one value after it was symbolic
     after: GraphBreak | None = None  # the graph break after which the function resumes
     whole: FrameKey | None = None  # the function that this function is a part of; itself if no graph break split it
+    is_split: bool = False  # graph breaks split the function: another part of it may use the value too
     apart: GraphBreak | None = None  # the graph break in a caller, because of which the function is compiled on its own
     allowed: int | None = None  # the recompile limit that the function reached
     first_call: Location | None = None  # the line that called the function when it was first compiled
     advice_after: str = ""  # how to remove the graph break after which the function resumes
+    what_ifs: tuple[WhatIf, ...] = ()  # fixes that were tried on calls of the function while the program ran
 
     @property
     def first(self) -> Reason:

@@ -34,7 +34,7 @@ def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [--top N] [--post-mortem] [--detail full] [--pgo FILE] [--try] "
+        usage="dynx run [--out FILE] [--full] [--top N] [--what-if SHARE] [--post-mortem] [--detail full] [--pgo FILE] [--try] "
         "[-m | -c] program [arguments …]",
     )
     parser.add_argument(
@@ -46,6 +46,14 @@ def add_to(commands: Subparsers) -> None:
         choices=("normal", "full"),
         default="normal",
         help="full: also record guards, graph code, the cost of traced lines, and the frames and locals at each graph break",
+    )
+    parser.add_argument(
+        "--what-if",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="try the fixes of findings on calls that recompile, by tracing them again with each fix, without running them, "
+        "for at most this share of the compile time (default: 0.1; 0: none; inf: all)",
     )
     parser.add_argument("--full", action="store_true", help="show all that was recorded, in tables, not only the findings")
     parser.add_argument(
@@ -78,7 +86,8 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 
         shown = program.shortened(arguments.target) if arguments.option == "-c" else arguments.target
         command = ["dynx", "run", *filter(None, [arguments.option]), shown, *arguments.rest]
-        watch = Watch(saved, detail=arguments.detail, command=command)
+        what_if = arguments.what_if if arguments.what_if > 0 and arguments.trial is None else None
+        watch = Watch(saved, detail=arguments.detail, what_if=what_if, command=command)
         if arguments.trial is not None:
             from dynx.fix._inside import PlanInUse
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from dynx.advice.tried import with_trials
+from dynx.advice.proof.tried import with_trials
 from dynx.fix._judge import events_of
 from dynx.fix._search import Search
 from dynx.fix._source_file import read

@@ -51,6 +51,7 @@ from dynx.records.saved_report import GradError, ParameterError, SavedPlan, Save
 from dynx.records.shown import Shown
 from dynx.records.symbols import Symbol, SymbolReport
 from dynx.records.trial import Events, Trial
+from dynx.records.what_if import WhatIf
 
 __all__ = [
     "AddressChange",
@@ -143,4 +144,5 @@ __all__ = [
     "TriedRule",
     "Trouble",
     "Verdict",
+    "WhatIf",
 ]

@@ -8,6 +8,7 @@ from dynx.records.fix import Fix
 from dynx.records.location import Location
 from dynx.records.record import Record
 from dynx.records.trial import Trial
+from dynx.records.what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Finding(Record):
     wrong: bool = False  # the compiled code leaves other values than eager code
     fixes: tuple[Fix, ...] = ()  # changes that `dynx fix` can try, the smallest first
     trials: tuple[Trial, ...] = ()  # of `dynx run --try`
+    what_ifs: tuple[WhatIf, ...] = ()  # fixes that were tried while the program ran, the best first
 
     @property
     def rank(self) -> tuple[bool, float]:

@@ -22,6 +22,7 @@ from dynx.records.record import Record
 from dynx.records.saved import SavedGraph
 from dynx.records.table import Bytes, Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
 from dynx.records.trial import Trial
+from dynx.records.what_if import WhatIf, latest
 
 _YES_NO = {True: "yes", False: "no", None: ""}
 _CUDA_GRAPHS = "CUDA graphs: not captured, and recorded"
@@ -282,6 +283,19 @@ class RunRecords:
     )
     cache_keys = Kind(CacheKey, "cache_key", 'The keys of graphs in the caches on disk: with `watch(detail="full")`.')
     cache_settings = Kind(KeySettings, "key_settings", 'torch\'s configuration in `cache_keys`: with `watch(detail="full")`.')
+    what_ifs = Kind(
+        WhatIf,
+        "what_if",
+        "Fixes that were tried on calls of functions while the program ran: with `dynx run`, or `watch(what_if=True)`.",
+        merge=latest,
+        table=Table(
+            "What fixes would change",
+            ("rule", "fix", "function", "result", "seconds"),
+            lambda r: [(r.rule, r.fix.code, Function(r.location), r.result, Seconds(r.seconds))],
+            lambda r: [Line(r.rule, (f"{r.fix.code}: {r.result}",), r.location)],
+            order=6,
+        ),
+    )
     trials = Kind(
         Trial,
         "trial",

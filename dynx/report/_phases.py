@@ -88,7 +88,9 @@ def _shown(total: dict[str, float], whole: float) -> tuple[Share, ...]:
 
 
 def texts(run: RunRecords) -> tuple[tuple[str, ...], ...]:
-    """Return the texts below the summary of a run, in groups: seconds by phase, seconds by kind of compilation, caches."""
+    """Return the texts below the summary of a run, in groups: seconds by phase, by kind of compilation, caches, what-ifs."""
     kinds = ", ".join(map(str, by_kind(run)))
-    groups = (tuple(map(str, by_phase(run))), (f"({kinds})",) if kinds else (), caches(run))
+    tried = sum(what_if.seconds for what_if in run.what_ifs)
+    what_ifs = (f"plus what-ifs {words.seconds(tried)}",) if run.what_ifs else ()
+    groups = (tuple(map(str, by_phase(run))), (f"({kinds})",) if kinds else (), caches(run), what_ifs)
     return tuple(group for group in groups if group)

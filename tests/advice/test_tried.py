@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynx import Run
-from dynx.advice.tried import with_trials
+from dynx.advice.proof.tried import with_trials
 from dynx.records import Events, Finding, Fix, Location, Trial
 
 BEFORE = Events(4, 1, 0, 0, 0, 2.0)

@@ -29,6 +29,13 @@ EXCEPTIONS = {
     ("_torch/trace_log/line_timer.py", "setattr"): "a mark with a name of dynx on one OutputGraph",
     ("_torch/trace_log/log.py", "setattr"): "a mark with a name of dynx on one OutputGraph and InstructionTranslator",
     ("_torch/side_effects/log.py", "setattr"): "a mark with a name of dynx on one OutputGraph",
+    # restored at the end of a trace that holds the lock of compilations
+    ("_torch/retracing/retrace.py", "_unique_id_counter"): "numbers in names of what-if traces",
+    ("_torch/retracing/retrace.py", "_compile_id_counter"): "numbers in names of what-if traces",
+    ("_torch/retracing/retrace.py", "global_scope"): "of the OutputGraph of a what-if trace",
+    ("_torch/shapes/profile_copies.py", "_CODE_STATE"): "the profile that a what-if trace uses",
+    ("_torch/shapes/profile_copies.py", "automatic_dynamic"): "of a copied entry of torch's profile",
+    ("_torch/retracing/tensors.py", "setattr"): "attributes of a tensor that dynx creates",
     # one compiled function
     ("_torch/compilation/recompile_limit.py", "_inner_convert"): "of the ConvertFrame of one compiled function",
     ("_torch/compilation/isolation.py", "_isolate_recompiles_id"): "of the context of one compiled function",

@@ -37,10 +37,10 @@ def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
 
 
 def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
-    """Until the handle is removed, add these arguments to each call of torch.compile that does not have them itself."""
+    """Until the handle is removed, call torch.compile with these arguments, also where the program passes others."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: original(*args, **{**arguments, **kwargs})
+        return lambda *args, **kwargs: original(*args, **{**kwargs, **arguments})
 
     return wrap(_COMPILE, make)
 

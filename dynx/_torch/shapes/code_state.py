@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
+from dynx._handle import Handle
 from dynx._torch.capabilities import hook_point, require
-from dynx._torch.hooks import Wrapping, wrap
+from dynx._torch.hooks import Wrapping, is_retracing, wrap
 from dynx._torch.shapes.closure_hash import hashes_closures
 from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, SourceProfile
 
@@ -78,7 +79,23 @@ def _atom(value: Any) -> Atom:
     raise ValueError(f"the profile contains {value!r}, which is not a size, stride or number")
 
 
-def seed_state(state: Callable[[], RawState]) -> Wrapping:
+class Seeding(Handle):
+    """The handle that `seed_state` returns; `remove()` ends the additions to profiles."""
+
+    def __init__(self, state: Callable[[], RawState], wrapping: Wrapping) -> None:
+        self.state, self._wrapping = state, wrapping
+        _seedings.append(self)
+
+    def remove(self) -> None:
+        self._wrapping.remove()
+        if self in _seedings:
+            _seedings.remove(self)
+
+
+_seedings: list[Seeding] = []
+
+
+def seed_state(state: Callable[[], RawState]) -> Seeding:
     """Add the sizes in `state()` to each PGO profile that torch loads or creates, until the handle is removed.
 
     Torch: `pgo.get_code_state()`, called for each value that may be dynamic, loads or creates it at first use and after resets.
@@ -89,14 +106,20 @@ def seed_state(state: Callable[[], RawState]) -> Wrapping:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def get_code_state() -> Any:
             current = original()
-            if current is not seeded[0]:
+            if current is not seeded[0] and not is_retracing():
                 seeded[0] = current
                 _add(current, state())
             return current
 
         return get_code_state
 
-    return wrap(hook_point("code_state"), make)
+    return Seeding(state, wrap(hook_point("code_state"), make))
+
+
+def add_seeds(profile: Any) -> None:
+    """Add the sizes of all handles of `seed_state` that are not removed to a profile that torch has not created itself."""
+    for seeding in tuple(_seedings):
+        _add(profile, seeding.state())
 
 
 def _add(current: Any, state: RawState) -> None:

@@ -15,6 +15,8 @@ from torch._dynamo.variables import ConstantVariable, ListVariable, TupleVariabl
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
 
+from dynx._torch.hooks import not_in_retraces
+
 # takes the translator and the arguments as symbolic variables, returns the symbolic variable of the result
 Call = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -80,6 +82,7 @@ class _Marker(VariableTracker):
         codegen(self.source)
 
     def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
+        not_in_retraces()
         return self.call(tx, args, kwargs)
 
     def _attribute(self, tx: Any, name: str) -> Any:

@@ -49,10 +49,13 @@ def mark_of(cause: Cause) -> Mark | None:
 
 
 def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
-    """Yield fixes that mark the changed size (`own`) and the other changing sizes of the function as dynamic."""
+    """Yield fixes that mark the changed size (`own`) and the other changing sizes of the function as dynamic.
+
+    `mark_dynamic` raises where a line fixes the size, also in another part of the function, or if another size depends on it.
+    """
     together = (own, *cause.together)
     more = tuple(dict.fromkeys((*together, *cause.varying)))
-    if len(more) == 1:
+    if len(more) == 1 and not cause.is_split:
         yield from _marks(mark_text(own), cause, together, may_fail=True)
     others = f" and {len(more) - 1} more" if len(more) > 1 else ""
     yield from _marks(f"maybe_{mark_text(more[0])}{others}", cause, more, may_fail=False)

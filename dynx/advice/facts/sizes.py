@@ -35,7 +35,8 @@ def size_advice(cause: Cause) -> Advice:
         return Advice(f"give the parameter one size, padded to the largest; {ISOLATED.format('each module')}")
     if _PARAMETER_HINT in reason.text:
         return _STATIC_PARAMETER
-    mark = f"mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
+    maybe = "maybe_" if cause.is_split else ""  # mark_dynamic raises if another part of the function fixes the size
+    mark = f"{maybe}mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
     if cause.fixed is not None:
         if len(cause.recompiles) == 1 and not (LOOP.search(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
             return Advice(f"{mark} before the call, and all sizes that this line compares with it; or pad to one size")

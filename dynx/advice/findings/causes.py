@@ -29,6 +29,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     callers = {compile.key: compile.called_from for compile in compiles}
     first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
     varying = _varying_sizes(dynamic)
+    split = {part.whole for part in parts.values()}
     groups: dict[tuple[FrameKey, str, str], tuple[RecompileRule, list[Recompile]]] = {}
     for recompile in run.recompiles:
         if recompile.id.startswith("!"):
@@ -51,9 +52,11 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
                 _fixed_by(group, fixed),
                 after,
                 whole,
+                whole in split,
                 _break_at(called_from, breaks),
                 first_call=first_calls.get(whole),
                 advice_after=advice_on_break(after) if after is not None else "",
+                what_ifs=tuple(each for each in run.what_ifs if (each.generation, each.frame, each.rule) == (*frame, rule.id)),
             )
         )
     return tuple(found)

@@ -10,6 +10,7 @@ from dynx.advice.facts import fixes, libraries
 from dynx.advice.facts.names import SIZE, spoken
 from dynx.advice.facts.reasons import is_counted, is_result
 from dynx.advice.findings.described import changes, evidence, subject_of, value_of
+from dynx.advice.proof.what_ifs import of_parts, with_what_ifs
 from dynx.advice.rule import Advice, Cause
 from dynx.records.finding import Finding
 from dynx.records.fix import Mark
@@ -55,14 +56,17 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
     """Return one finding for causes with the same change; its title names the graph breaks that split the function."""
     found = list(map(find, causes))
     kept = found[list(causes).index(main_cause(causes))]
+    found_fixes = fixes.of_causes(causes)
+    what_ifs = of_parts([cause.what_ifs for cause in causes], found_fixes)
     return replace(
         kept,
         title=f"{kept.title}{split_by(causes)}",
-        advice=_for_parts(kept.advice, causes),
+        advice=with_what_ifs(_for_parts(kept.advice, causes), what_ifs),
         seconds=sum(finding.seconds for finding in found),
         count=sum(finding.count for finding in found),
         evidence=kept.evidence + tuple(line for finding in found if finding is not kept for line in finding.evidence),
-        fixes=fixes.of_causes(causes),
+        fixes=found_fixes,
+        what_ifs=what_ifs,
     )
 
 
@@ -82,7 +86,7 @@ def advice_on(cause: Cause) -> Advice:
 def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
     """Return `advice`. If it says to mark a size, but a library breaks the graph, first advise to remove the graph breaks."""
     in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
-    if not in_libraries or not advice.startswith("mark_dynamic("):
+    if not in_libraries or not advice.startswith(("mark_dynamic(", "maybe_mark_dynamic(")):
         return advice
     first = "remove the graph breaks, then compile with dynamic=True: marks do not reach sizes computed after a graph break"
     return f"{first}; or {advice}"
@@ -165,7 +169,7 @@ def _branch(reason: Reason) -> str:
 def _with_partners(advice: str, cause: Cause) -> str:
     """Return `advice`. If it says to mark a size, add the other changing sizes: marking only one of equal sizes may raise."""
     match = SIZE.match(cause.first.source)
-    if match is None or not advice.startswith("mark_dynamic"):
+    if match is None or not advice.startswith(("mark_dynamic(", "maybe_mark_dynamic(")):
         return advice
     own = Mark(match["tensor"], int(match["dim"]))
     others = [mark for mark in dict.fromkeys((*cause.together, *cause.varying)) if mark != own]
@@ -173,5 +177,5 @@ def _with_partners(advice: str, cause: Cause) -> str:
         return advice
     marks = [f"maybe_{fixes.mark_text(mark)}" for mark in others]
     more = [*marks[:2], f"{len(marks) - 2} more"] if len(marks) > 2 else marks
-    first, _, rest = advice.partition(")")
+    first, _, rest = advice.removeprefix("maybe_").partition(")")
     return f"maybe_{first}) with {' and '.join(more)}{rest}"

@@ -5,12 +5,11 @@ A fix that helped replaces the advice; a fix that did not help is removed from i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from dynx.advice.proof.alternatives import without
 from dynx.records.finding import Finding
-from dynx.records.fix import Fix
 from dynx.records.trial import Trial
 
 IN_VAIN = "; tried in vain: "  # between advice and the fixes that did not help
@@ -32,15 +31,6 @@ def _key(about: Finding | Trial) -> tuple[str, str, str]:
 
 def _without(advice: str, trials: tuple[Trial, ...]) -> str:
     """Return advice without the alternatives that did not help, followed by a list of the fixes that were tried."""
-    parts = re.split(r"(; or |, or |; )", advice)
-    kept = [index for index in range(0, len(parts), 2) if not any(names(parts[index], trial.fix) for trial in trials)]
-    rest = "".join(parts[index] if number == 0 else parts[index - 1] + parts[index] for number, index in enumerate(kept))
+    rest = without(advice, [trial.fix for trial in trials])
     tried = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in trials))
     return f"{rest or 'nothing that is known helps'}{IN_VAIN}{tried}"
-
-
-def names(advice: str, fix: Fix) -> bool:
-    """Return whether a text of advice contains the setting, option or call of a fix, such as `mark_dynamic`."""
-    if setting := re.search(r"config\.(\w+)", fix.code):
-        return setting[1] in advice
-    return (fix.code.partition("(")[0] if fix.kind == "mark" else fix.code) in advice

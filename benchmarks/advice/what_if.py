@@ -1,0 +1,87 @@
+"""What dynx predicts that a fix would do, and what it does: each program is run, and run again with each fix that was tried.
+
+    python benchmarks/advice/what_if.py [program.py …]
+
+Without arguments, all labelled programs and the programs of the tests are run. A prediction is right if the function is
+compiled as often as predicted, or raises as predicted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from dynx import Run
+from dynx.fix._plan import Plan
+from dynx.fix._program import Program, run
+from dynx.records import WhatIf
+
+ROOT = Path(__file__).resolve().parents[2]
+_TIMEOUT = 600.0  # seconds for a run of a program
+
+
+def predicted(program: Path) -> Run | None:
+    """Run a program with all what-ifs; return None if it cannot be run."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "run.dynx")
+        command = [sys.executable, "-m", "dynx", "run", "--what-if", "inf", "--out", str(file), str(program)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_TIMEOUT, cwd=folder, check=False)
+        return Run.load(file) if file.is_file() else None
+
+
+def compiles_of(found: Run, what_if: WhatIf) -> int:
+    """Return how often torch compiled the function of a what-if."""
+    key = what_if.location.file, what_if.location.line, what_if.location.function
+    ours = (each for each in found.compiles if (each.location.file, each.location.line, each.location.function) == key)
+    return sum(each.outcome == "compiled" for each in ours)
+
+
+def check(program: Path) -> list[tuple[str, WhatIf, str]]:
+    """Return, for each what-if of a program, whether it was right: "equal", "wrong" or "not proven", and what happened."""
+    found = predicted(program)
+    checked = []
+    for what_if in found.what_ifs if found is not None else ():
+        if not what_if.is_proven:
+            checked.append(("not proven", what_if, what_if.reason))
+        elif what_if.fix.kind in ("statement", "option", "mark"):
+            result = run(Program(str(program)), Plan((what_if.fix,)), timeout=_TIMEOUT)
+            happened = _happened(result, what_if)
+            no_less = what_if.outcome == "no effect" and compiles_of(result.run, what_if) >= compiles_of(found, what_if)
+            checked.append(("equal" if no_less or happened == _said(what_if) else "wrong", what_if, happened))
+    return checked
+
+
+def _said(what_if: WhatIf) -> str:
+    return "raises" if what_if.outcome == "raises" else f"{what_if.compiles} compiles"
+
+
+def _happened(result: object, what_if: WhatIf) -> str:
+    if what_if.outcome == "raises":
+        failed = any(each.outcome == "failed" and what_if.reason in (each.reason or "") for each in result.run.compiles)
+        return "raises" if failed or what_if.reason in result.errors else f"{compiles_of(result.run, what_if)} compiles"
+    return f"{compiles_of(result.run, what_if)} compiles"
+
+
+def main() -> None:
+    """Print each prediction that is wrong, and the totals."""
+    programs = [Path(each).resolve() for each in sys.argv[1:]]
+    if not programs:
+        programs = [*sorted(Path(__file__).parent.glob("programs/*.py")), *sorted((ROOT / "tests/programs").glob("*/*.py"))]
+    total: Counter[str] = Counter()
+    with ThreadPoolExecutor(2) as pool:
+        for program, checked in zip(programs, pool.map(check, programs), strict=True):
+            for verdict, what_if, happened in checked:
+                total[verdict] += 1
+                if verdict != "equal":
+                    what = f"{what_if.rule} {what_if.fix.code} {what_if.location.function}"
+                    said = f"{_said(what_if)} of {what_if.calls}"
+                    print(f"{program.name}: {what}: {verdict}: {said}: {happened}", flush=True)
+    print(dict(total))
+
+
+if __name__ == "__main__":
+    main()

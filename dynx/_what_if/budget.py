@@ -1,0 +1,29 @@
+"""How long the traces of what-ifs may take in a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Budget:
+    """The time that traces may take: a share of the compile time so far, but at least one fix for each finding.
+
+    Attributes:
+        share: of the compile time; `math.inf` for no limit.
+        compiling: seconds that torch has spent compiling.
+        spent: seconds that were spent tracing.
+        cut: number of traces that were left out.
+    """
+
+    share: float
+    compiling: float = 0.0
+    spent: float = 0.0
+    cut: int = 0
+
+    def allows(self, seconds: float, *, is_free: bool) -> bool:
+        """Return whether a trace may take `seconds`; the first traces of a finding are always allowed."""
+        if is_free or self.spent + seconds <= self.share * self.compiling:
+            return True
+        self.cut += 1
+        return False

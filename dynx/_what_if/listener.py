@@ -1,0 +1,130 @@
+"""`WhatIfs`: try the fixes of the findings of a run on its calls, as they are compiled."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dynx._run import Run
+from dynx._torch.cache.guard_failures import holds
+from dynx._torch.retracing.retrace import Frame
+from dynx._torch.shapes.profile_copies import copy_of, profile_at_start, profile_now
+from dynx._what_if.budget import Budget
+from dynx._what_if.earlier_calls import KeptCall, keep
+from dynx._what_if.setups import Variables, setup_of
+from dynx._what_if.variant import Variant, VariantKey
+from dynx.advice.facts.names import spoken
+from dynx.advice.findings.causes import causes
+from dynx.advice.findings.resumed import frame_of
+from dynx.records.compile import Compile
+from dynx.records.location import Location
+from dynx.records.recompile import Recompile
+from dynx.records.record import Record
+from dynx.records.what_if import WhatIf, WhatIfOutcome
+
+_Key = tuple[int, str]  # generation and frame id
+
+
+class _Call(NamedTuple):
+    """A call for which a function was compiled, and the guards of this compilation, if they are still in the cache."""
+
+    kept: KeptCall
+    guards: Callable[[], Any]
+
+    def variables(self, now: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the local variables; None if they are gone, or if something else that was guarded has changed since."""
+        guards = self.guards()
+        variables = self.kept.variables(now) if guards is not None else None
+        return variables if variables is not None and holds(guards, variables) else None
+
+
+@dataclass(eq=False)
+class _Function:
+    """What is known about a function (a frame) that torch has compiled."""
+
+    profile: Any  # torch's profile before the first call; None if torch had none
+    calls: list[_Call] = field(default_factory=list)  # for which it was compiled
+    seconds: float = 0.0  # that torch needed to trace a call
+    variants: dict[VariantKey, Variant] = field(default_factory=dict)
+    said: dict[VariantKey, WhatIf] = field(default_factory=dict)
+
+
+class WhatIfs:
+    """Listener of compilations that tries fixes, and emits a `WhatIf` record whenever more is known about one.
+
+    Args:
+        emit: called with each record.
+        records: returns all records so far.
+        share: of the compile time that the traces may take.
+    """
+
+    def __init__(self, emit: Callable[[Record], None], records: Callable[[], Sequence[Record]], share: float) -> None:
+        self._budget = Budget(share)
+        self._emit, self._records = emit, records
+        self._functions: dict[_Key, _Function] = {}
+
+    def on_frame(self, frame: Frame, generation: int, compile_id: str) -> Callable[[Sequence[Record], Any], None]:
+        """Begin with a compilation; return a function that takes its records and guards when it has ended."""
+        key = generation, compile_id.rpartition("/")[0]
+        if key not in self._functions:
+            self._functions[key] = _Function(profile_now())
+        function, kept = self._functions[key], keep(frame.locals)
+        return lambda records, guards: self._done(function, key, frame, kept, records, guards)
+
+    def _done(
+        self, function: _Function, key: _Key, frame: Frame, kept: KeptCall, records: Sequence[Record], guards: Any
+    ) -> None:
+        compiled = next(record for record in records if isinstance(record, Compile))
+        recompile = next((record for record in records if isinstance(record, Recompile)), None)
+        self._budget.compiling += compiled.seconds
+        function.seconds = _seconds_of_tracing(compiled)
+        if recompile is not None:
+            for variant in self._proposed(function, key, frame, recompile):
+                variant.meet(frame, frame.locals)
+                record = _record(key, compiled.location, variant)
+                if record != function.said.get(variant.key):
+                    function.said[variant.key] = record
+                    self._emit(record)
+        function.calls.append(_Call(kept, weakref.ref(guards) if guards is not None else lambda: None))
+
+    def _proposed(self, function: _Function, key: _Key, frame: Frame, recompile: Recompile) -> Iterator[Variant]:
+        """Yield a variant for each fix that rules propose for recompiles of a function; a new one gets the earlier calls."""
+        name = recompile.location.function
+        own = Run(tuple(record for record in self._records() if _function_of(record) == name))
+        earlier: list[Variables | None] = []
+        for cause in causes(own):
+            if frame_of(cause.recompiles[0].key) != key:
+                continue
+            for number, fix in enumerate(cause.rule.fixes(cause)):
+                known, setup = function.variants.get(VariantKey(cause.rule.id, fix)), setup_of(fix)
+                if known is None and setup is not None:
+                    profile = profile_at_start() if function.profile is None else copy_of(function.profile)
+                    known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, is_first=not number)
+                    function.variants[known.key] = known
+                    earlier = earlier or [call.variables(frame.locals) for call in function.calls]
+                    changed = {spoken(reason.source): reason.expected for reason in recompile.reasons}
+                    known.begin(frame, earlier, changed | function.calls[0].kept.changed(frame.locals))
+                if known is not None:
+                    yield known
+
+
+def _seconds_of_tracing(compiled: Compile) -> float:
+    return sum(compiled.phases.get(phase, 0.0) for phase in ("trace", "guards")) or compiled.seconds
+
+
+def _function_of(record: Record) -> str | None:
+    location = getattr(record, "location", None)
+    return location.function if isinstance(location, Location) else None
+
+
+def _record(key: _Key, location: Location, variant: Variant) -> WhatIf:
+    outcome: WhatIfOutcome = "not proven"
+    reason = variant.unknown
+    if variant.raised is not None:
+        outcome, reason = "raises", f"{type(variant.raised).__name__}"
+    elif not variant.unknown:
+        outcome = "removes" if variant.compiles == 1 else "fewer" if variant.compiles < variant.calls else "no effect"
+    numbers = variant.calls, variant.compiles
+    return WhatIf(*key, location, variant.rule, variant.fix, outcome, *numbers, reason, variant.seconds)

@@ -1,0 +1,140 @@
+"""`Variant`: the compilations that the calls of one function would need with one fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dynx._torch.compilation.frame import is_skip
+from dynx._torch.retracing.retrace import Frame, Guards, Retraced, retrace
+from dynx._torch.shapes.profile_copies import in_use, set_values
+from dynx._what_if.budget import Budget
+from dynx._what_if.setups import Setup, Variables
+from dynx.advice.facts.names import SIZE, spoken
+from dynx.advice.facts.reasons import INT
+from dynx.records.fix import Fix
+
+_FREE = 3  # traces of the first fix of a finding that the budget always allows
+_ENOUGH = 3  # compilations after which a fix that saved none is not traced any more
+
+
+class VariantKey(NamedTuple):
+    """Key of a variant among those of a function."""
+
+    rule: str
+    fix: Fix
+
+
+@dataclass(eq=False)
+class Variant:
+    """One fix, tried on the calls of one function for which torch compiles it.
+
+    Attributes:
+        profile: torch's profile of dynamic sizes as it would be.
+        budget: of all traces of the run.
+        estimate: seconds that a trace may take.
+        is_first: whether it is the first fix of its finding.
+        entries: the guards of the compilations.
+        compiles: their number; it includes a first call that could not be traced again.
+        raised: what a trace raised; no further call is traced then.
+        unknown: why a call could not be traced; no further call is traced then.
+        seconds: spent tracing.
+        traces: their number.
+    """
+
+    rule: str
+    fix: Fix
+    setup: Setup
+    profile: Any
+    budget: Budget
+    estimate: float
+    is_first: bool
+    entries: list[Guards] = field(default_factory=list)
+    compiles: int = 0
+    calls: int = 0
+    raised: BaseException | None = None
+    unknown: str = ""
+    seconds: float = 0.0
+    traces: int = 0
+
+    @property
+    def key(self) -> VariantKey:
+        """The rule and the fix."""
+        return VariantKey(self.rule, self.fix)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether further calls are traced."""
+        return self.raised is None and not self.unknown and not (self.compiles >= _ENOUGH and self.compiles == self.calls)
+
+    def begin(self, frame: Frame, earlier: Sequence[Variables | None], changed: Mapping[str, str | None]) -> None:
+        """Count the earlier calls for which the function was compiled: trace them again, with their variables in `earlier`.
+
+        None in `earlier` stands for a call that cannot be traced again. If there was only this call, the present call is traced
+        as if it were the first. If its guards require the present value of a source in `changed`, which has the values of the
+        first call, the first call would have been compiled on its own.
+        """
+        for variables in earlier if list(earlier) != [None] else ():
+            if variables is None:
+                self.unknown = "an earlier call cannot be traced again"
+                return
+            self.meet(frame, variables)
+        if self.calls:
+            return
+        self.calls = 1
+        as_first = self._trace(frame, frame.locals)
+        if as_first is None or as_first.guards is None:
+            return
+        self.compiles = 1
+        texts = [spoken(text) for text in as_first.guards.texts()]
+        if any(_requires(text, source) for source in changed for text in texts):
+            known = {source: int(value) for source, value in changed.items() if value is not None and INT.match(value)}
+            set_values(self.profile, spoken, known)
+        else:
+            self.entries.append(as_first.guards)
+
+    def meet(self, frame: Frame, variables: Variables) -> None:
+        """Trace a call, unless the guards of an earlier compilation accept it."""
+        if not self.is_open:
+            return
+        self.calls += 1
+        changed = self.setup.change(variables)
+        if changed is None:
+            self.unknown = "an argument is not of the expected type"
+        elif not any(guards.accept(frame, changed) for guards in self.entries):
+            result = self._trace(frame, variables)
+            if result is not None and result.guards is not None:
+                self.entries.append(result.guards)
+                self.compiles += 1
+
+    def _trace(self, frame: Frame, variables: Variables) -> Retraced | None:
+        changed = self.setup.change(variables)
+        if changed is None:
+            self.unknown = "an argument is not of the expected type"
+            return None
+        if not self.budget.allows(self.estimate, is_free=self.is_first and self.traces < _FREE):
+            self.unknown = "the time for what-ifs was used up"
+            return None
+        with self.setup.in_effect(), in_use(self.profile):
+            result = retrace(frame, changed)
+        self.seconds += result.seconds
+        self.budget.spent += result.seconds
+        self.traces += 1
+        if result.guards is None and result.raised is None:
+            self.unknown = "it runs code at compile time, such as a callback of comptime"
+        elif result.raised is not None and is_skip(result.raised) and not frame.fullgraph:
+            self.unknown = "the function runs eagerly with it"
+        else:
+            self.raised = result.raised
+        return result
+
+
+def _requires(guard: str, source: str) -> bool:
+    """Return whether a guard requires one value of a source: a constant, an object, or a size of a tensor."""
+    if match := SIZE.match(source):
+        sizes = re.match(rf"check_tensor\({re.escape(match['tensor'])}, .* size=\[(.*?)\]", guard)
+        dims = sizes[1].split(", ") if sizes is not None else []
+        return int(match["dim"]) < len(dims) and dims[int(match["dim"])] != "None"
+    return guard.startswith(f"{source} == ") or f"_obj_id({source}, " in guard

@@ -1,0 +1,62 @@
+"""Update the advice of findings by what-ifs: fixes that were tried on the calls of a function while the program ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dynx.advice.proof.alternatives import naming, without
+from dynx.records.fix import Fix
+from dynx.records.what_if import WhatIf
+
+_FEW = 2  # compilations of a function: one with the first size, one with any size
+
+
+def of_parts(parts: Sequence[Sequence[WhatIf]], fixes: Sequence[Fix]) -> tuple[WhatIf, ...]:
+    """Return a what-if for each fix that was tried on every part of a function, with the sums of its parts, the best first.
+
+    A function has several parts if graph breaks split it.
+    """
+    joined = []
+    for fix in fixes:
+        own = [what_if for what_ifs in parts for what_if in what_ifs if what_if.fix == fix]
+        if len(own) == len(parts):
+            joined.append(_sum(own))
+    return tuple(sorted(joined, key=lambda what_if: (not what_if.helps, what_if.compiles)))  # stable: the smallest change first
+
+
+def _sum(what_ifs: Sequence[WhatIf]) -> WhatIf:
+    worst = next((each for each in what_ifs if not each.helps), None)
+    return replace(
+        worst or max(what_ifs, key=lambda each: each.outcome == "fewer"),
+        calls=sum(each.calls for each in what_ifs),
+        compiles=sum(each.compiles for each in what_ifs),
+        seconds=sum(each.seconds for each in what_ifs),
+    )
+
+
+def with_what_ifs(advice: str, what_ifs: Sequence[WhatIf]) -> str:
+    """Return advice in which fixes that are proven to help come first, without those that are proven not to help.
+
+    A fix that is proven to help less than other advice may is added at the end.
+    """
+    refuted = [each.fix for each in what_ifs if each.outcome in ("raises", "no effect", "leads to another")]
+    best = next((each for each in what_ifs if each.helps), None)
+    if best is None:
+        return without(advice, refuted) or advice if refuted else advice
+    said = naming(advice, best.fix) or _written(best.fix)
+    rest = without(advice, [*refuted, best.fix])
+    proof = f"{said} (proven: {best.result})"
+    if not rest:
+        return proof
+    is_much = best.outcome == "removes" or best.compiles <= max(_FEW, best.calls // 2)
+    return f"{proof}; or {rest}" if is_much else f"{rest}; or {proof}"
+
+
+def _written(fix: Fix) -> str:
+    match fix.kind:
+        case "option":
+            return f"compile with {fix.code}"
+        case "mark":
+            return f"{fix.code} before the call"
+    return fix.code

@@ -1,0 +1,84 @@
+"""How what-ifs change the advice of a finding, and what a budget leaves out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+import dynx
+from dynx import Run
+from dynx.advice.proof.what_ifs import of_parts, with_what_ifs
+from dynx.records import Fix, Location, WhatIf
+from dynx.session import Watch
+
+TRIED = WhatIf(0, "0", Location("a.py", 1, "f"), "DX102", Fix("option", "dynamic=True"), "removes", 5, 1)
+FAILED = replace(TRIED, fix=Fix("mark", "mark_dynamic(x, 0)"), outcome="raises", reason="ConstraintViolationError", compiles=0)
+ADVICE = "mark_dynamic(x, 0) before the call, or pad to one size"
+
+
+@pytest.mark.parametrize(
+    ("what_ifs", "advice"),
+    [
+        ([], ADVICE),
+        ([TRIED], f"compile with dynamic=True (proven: 1 compile, not 5); or {ADVICE}"),
+        ([FAILED], "pad to one size"),
+        ([TRIED, FAILED], "compile with dynamic=True (proven: 1 compile, not 5); or pad to one size"),
+        ([replace(TRIED, outcome="fewer", compiles=4)], f"{ADVICE}; or compile with dynamic=True (proven: 4 compiles, not 5)"),
+        ([replace(TRIED, outcome="fewer", compiles=2)], f"compile with dynamic=True (proven: 2 compiles, not 5); or {ADVICE}"),
+        ([replace(TRIED, outcome="no effect", compiles=5)], ADVICE),
+        ([replace(TRIED, outcome="not proven", reason="the time for what-ifs was used up")], ADVICE),
+        ([replace(TRIED, fix=FAILED.fix)], "mark_dynamic(x, 0) before the call (proven: 1 compile, not 5); or pad to one size"),
+    ],
+)
+def test_what_is_proven_comes_first_and_what_is_refuted_is_not_advised(what_ifs, advice):
+    assert with_what_ifs(ADVICE, what_ifs) == advice
+
+
+def test_parts_of_a_function_are_added_up():
+    """A graph break splits a function: a fix helps if it helps all of its parts."""
+    other = replace(TRIED, frame="1", calls=3, compiles=2, outcome="fewer")
+    (both,) = of_parts([[TRIED], [other]], [TRIED.fix])
+    assert (both.outcome, both.calls, both.compiles) == ("fewer", 8, 3)
+    assert of_parts([[TRIED], []], [TRIED.fix]) == ()
+    (refuted,) = of_parts([[TRIED], [replace(other, outcome="raises", reason="E")]], [TRIED.fix])
+    assert refuted.outcome == "raises"
+
+
+def test_a_run_file_has_the_last_state_of_each_what_if(tmp_path):
+    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    with Watch(tmp_path / "run.dynx", what_if=math.inf) as watch:
+        for size in (3, 4, 5):
+            compiled(torch.ones(size))
+    loaded = Run.load(tmp_path / "run.dynx")
+    assert loaded.what_ifs == watch.what_ifs
+    assert {(each.calls, each.compiles) for each in loaded.what_ifs} == {(3, 1)}
+    assert loaded.findings[0].what_ifs == watch.findings[0].what_ifs
+    assert loaded.findings[0].advice.startswith("mark_dynamic(x, 0) before the call (proven: 1 compile, not 3)")
+
+
+def test_a_watch_tries_nothing_unless_asked():
+    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    with dynx.watch() as watch:
+        compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    assert watch.what_ifs == ()
+    torch._dynamo.reset()
+    with dynx.watch(what_if=True) as watch:
+        compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    assert watch.what_ifs[0].helps
+
+
+def test_a_finding_gets_at_least_one_fix_whatever_the_budget():
+    """With backend="eager" a trace takes as long as the compilation: the tenth is used up at once."""
+    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    with Watch(what_if=1e-6) as watch:
+        compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    first, *others = watch.what_ifs
+    assert first.helps
+    assert {each.reason for each in others} == {"the time for what-ifs was used up"}
+    assert not any(each.is_proven for each in others)

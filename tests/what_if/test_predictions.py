@@ -1,0 +1,166 @@
+"""What a what-if says that a fix would do is what happens when the program is changed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from dynx.session import Watch
+
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.step = nn.Linear(3, 3), 0
+
+    def forward(self, x):
+        return self.linear(x) * self.step
+
+
+class Scan(nn.Module):
+    def forward(self, x):
+        h = torch.zeros(x.size(0))
+        for t in range(x.size(1)):
+            h = torch.tanh(h + x[:, t])
+        return h
+
+
+def scaled(x, n):
+    return x * n
+
+
+def in_batch(batch):
+    return batch["ids"][0].sum() + batch["scale"]
+
+
+def broken(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y * x.size(0)
+
+
+def two_sizes(x, y):
+    return x + y
+
+
+def branch(x):
+    return x.sin() if x.size(0) > 5 else x.cos()
+
+
+def keyed(x, options):
+    return x + options.get("bias", 0) + len(options)
+
+
+def ones(*shape):
+    return torch.ones(shape)
+
+
+def steps_of(module, values):
+    def call(compiled):
+        for value in values:
+            module.step = value
+            compiled(ones(2, 3))
+
+    return call
+
+
+def calls(*arguments):
+    return lambda compiled: [compiled(*each) for each in arguments]
+
+
+SIZES = [(ones(size),) for size in (4, 5, 6, 7, 8)]
+PROGRAMS = {
+    "sizes": (two_sizes, calls(*((x, x) for (x,) in SIZES))),
+    "one tensor": (torch.sin, calls(*SIZES)),
+    "size 1 first": (branch, calls((ones(1),), (ones(4),), (ones(7),), (ones(3),))),
+    "a branch on the size": (branch, calls(*SIZES)),
+    "two dims": (branch, calls((ones(4, 8),), (ones(4, 6),), (ones(5, 6),), (ones(6, 7),))),
+    "numbers": (scaled, calls(*((ones(3), n) for n in (2, 3, 4, 5)))),
+    "floats": (scaled, calls(*((ones(3), n) for n in (0.5, 1.5, 2.5)))),
+    "numbers with 0 and 1": (scaled, calls(*((ones(3), n) for n in (0, 1, 2, 3)))),
+    "an unrolled loop": (Scan(), calls(*((ones(2, n),) for n in (6, 4, 5, 3)))),
+    "tensors in a dict": (in_batch, calls(*(({"ids": [ones(n)], "scale": 2},) for n in (3, 4, 5)))),
+    "a graph break": (broken, calls(*SIZES)),
+    "keys of a dict": (keyed, calls((ones(3), {}), (ones(3), {"bias": 1}), (ones(4), {}), (ones(4), {"bias": 2}))),
+    "equal sizes at first": (two_sizes, calls((ones(4, 1), ones(4, 1)), (ones(5, 1), ones(1, 6)), (ones(6, 1), ones(1, 7)))),
+}
+REAL = {  # how the change of a fix is made to a program
+    "dynamic=True": {"dynamic": True},
+}
+
+
+def compiles_of(fn, call, **options):
+    """Return how often a function is compiled, counted by its backend's compile ids."""
+    torch._dynamo.reset()
+    with Watch() as watch:
+        call(torch.compile(fn, backend="eager", **options))
+    return sum(each.outcome == "compiled" for each in watch.compiles)
+
+
+@pytest.mark.parametrize("dynamic", [None, False])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_dynamic_shapes_need_as_many_compilations_as_predicted(name, dynamic):
+    fn, call = PROGRAMS[name]
+    torch._dynamo.reset()
+    with Watch(what_if=math.inf) as watch:
+        call(torch.compile(fn, backend="eager", dynamic=dynamic))
+    predicted = [each for each in watch.what_ifs if each.fix.code == "dynamic=True"]
+    assert not watch.troubles
+    if not predicted:
+        pytest.skip("no rule proposes dynamic=True for this program") if name == "keys of a dict" else pytest.fail("not tried")
+    frames = {each.frame for each in predicted}
+    others = sum(each.outcome == "compiled" and each.id.partition("/")[0] not in frames for each in watch.compiles)
+    happened = compiles_of(fn, call, dynamic=True)
+    closed = any(each.outcome == "no effect" for each in predicted)  # not traced to the end
+    said = sum({(each.frame): each.compiles for each in predicted}.values()) + others
+    assert happened == said or (closed and happened >= said), predicted
+
+
+@pytest.mark.parametrize("values", [(0, 1, 2, 3), (5, 6, 7), (2, 2, 9)])
+def test_an_int_of_a_module_is_followed_though_its_first_value_is_gone(values):
+    """The attribute has its present value when the first call is traced again: what it was is known from the failed guard."""
+    module = Steps()
+    with Watch(what_if=math.inf) as watch:
+        steps_of(module, values)(torch.compile(module, backend="eager"))
+    setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+    predicted = next(each for each in watch.what_ifs if each.fix.code == setting)
+    with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
+        assert compiles_of(Steps(), lambda compiled: None) == 0
+        module = Steps()
+        assert compiles_of(module, steps_of(module, values)) == predicted.compiles
+
+
+def test_a_mark_that_raises_is_known_to_raise():
+    """Where a loop fixes the size, `mark_dynamic` raises, and `maybe_mark_dynamic` helps nothing: neither is advised."""
+    with Watch(what_if=math.inf) as watch:
+        PROGRAMS["an unrolled loop"][1](torch.compile(Scan(), backend="eager"))
+    results = {each.fix.code: each.result for each in watch.what_ifs}
+    assert results["mark_dynamic(x, 1)"] == "raises ConstraintViolationError"
+    assert results["maybe_mark_dynamic(x, 1)"] == results["dynamic=True"] == "no effect"
+    (finding,) = watch.findings
+    assert "mark_dynamic" not in finding.advice
+    assert "dynamic=True" not in finding.advice
+
+
+def test_marks_on_items_of_containers():
+    with Watch(what_if=math.inf) as watch:
+        PROGRAMS["tensors in a dict"][1](torch.compile(in_batch, backend="eager", dynamic=False))
+    marked = next(each for each in watch.what_ifs if each.fix.kind == "mark")
+    assert (marked.outcome, marked.calls, marked.compiles) == ("removes", 3, 1)
+
+
+def test_an_argument_that_no_trace_can_replace_is_not_proven():
+    """A tensor of a subclass may run code of the user when it is copied."""
+
+    class Own(torch.Tensor):
+        pass
+
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(torch.sin, backend="eager", dynamic=False)
+        for size in (3, 4):
+            compiled(torch.ones(size).as_subclass(Own))
+    marks = [each for each in watch.what_ifs if each.fix.kind == "mark"]
+    assert all(each.outcome == "not proven" for each in marks)
