@@ -3,7 +3,7 @@
     python benchmarks/advice/what_if.py [program.py …]
 
 Without arguments, all labelled programs and the programs of the tests are run. A prediction is right if the function is
-compiled as often as predicted, or raises as predicted.
+compiled as often as predicted, or raises as predicted, or if a graph break is gone, stays or leads to another as predicted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dynx import Run
 from dynx.fix._plan import Plan
-from dynx.fix._program import Program, run
+from dynx.fix._program import Program, Result, run
 from dynx.records import WhatIf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +49,10 @@ def check(program: Path) -> list[tuple[str, WhatIf, str]]:
             checked.append(("not proven", what_if, what_if.reason))
         elif what_if.fix.kind in ("statement", "option", "mark"):
             result = run(Program(str(program)), Plan((what_if.fix,)), timeout=_TIMEOUT)
+            if what_if.graph_break is not None:
+                said, happened = _of_break(what_if, found), _happened_at_break(what_if, found, result)
+                checked.append(("equal" if said == happened else "wrong", what_if, f"said {said}, happened {happened}"))
+                continue
             happened = _happened(result, what_if)
             no_less = what_if.outcome == "no effect" and compiles_of(result.run, what_if) >= compiles_of(found, what_if)
             checked.append(("equal" if no_less or happened == _said(what_if) else "wrong", what_if, happened))
@@ -59,11 +63,29 @@ def _said(what_if: WhatIf) -> str:
     return "raises" if what_if.outcome == "raises" else f"{what_if.compiles} compiles"
 
 
-def _happened(result: object, what_if: WhatIf) -> str:
+def _happened(result: Result, what_if: WhatIf) -> str:
     if what_if.outcome == "raises":
         failed = any(each.outcome == "failed" and what_if.reason in (each.reason or "") for each in result.run.compiles)
         return "raises" if failed or what_if.reason in result.errors else f"{compiles_of(result.run, what_if)} compiles"
     return f"{compiles_of(result.run, what_if)} compiles"
+
+
+def _of_break(what_if: WhatIf, before: Run) -> str:
+    """Return what was predicted for a graph break: "gone", "stays", "another" or "raises"."""
+    known = what_if.then is not None and what_if.then.cause in {each.cause for each in before.graph_breaks}
+    if what_if.outcome == "leads to another":
+        return "gone" if known else "another"
+    return {"removes": "gone", "no effect": "stays"}.get(what_if.outcome, what_if.outcome)
+
+
+def _happened_at_break(what_if: WhatIf, before: Run, result: Result) -> str:
+    known, causes = ({each.cause for each in found.graph_breaks} for found in (before, result.run))
+    failed = [each for each in result.run.compiles if each.outcome == "failed"]
+    if what_if.graph_break in causes:
+        return "stays"
+    if len(failed) > sum(each.outcome == "failed" for each in before.compiles):
+        return "raises"
+    return "another" if causes - known else "gone"
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from dynx._run import Run
 from dynx._torch.cache.guard_failures import holds
 from dynx._torch.retracing.retrace import Frame
 from dynx._torch.shapes.profile_copies import copy_of, profile_at_start, profile_now
+from dynx._trace.compile_scope import CompileKey
+from dynx._what_if.breaks import BreakFixes
 from dynx._what_if.budget import Budget
 from dynx._what_if.earlier_calls import KeptCall, keep
 from dynx._what_if.setups import Variables, setup_of
@@ -19,6 +21,7 @@ from dynx.advice.facts.names import spoken
 from dynx.advice.findings.causes import causes
 from dynx.advice.findings.resumed import frame_of
 from dynx.records.compile import Compile
+from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.recompile import Recompile
 from dynx.records.record import Record
@@ -62,6 +65,7 @@ class WhatIfs:
 
     def __init__(self, emit: Callable[[Record], None], records: Callable[[], Sequence[Record]], share: float) -> None:
         self._budget = Budget(share)
+        self._breaks = BreakFixes(self._budget)
         self._emit, self._records = emit, records
         self._functions: dict[_Key, _Function] = {}
 
@@ -80,6 +84,10 @@ class WhatIfs:
         recompile = next((record for record in records if isinstance(record, Recompile)), None)
         self._budget.compiling += compiled.seconds
         function.seconds = _seconds_of_tracing(compiled)
+        for graph_break in (record for record in records if isinstance(record, GraphBreak)):
+            compile_key = CompileKey(*compiled.key)
+            for what_if in self._breaks.tried_on(frame, compile_key, compiled.location, graph_break, function.seconds):
+                self._emit(what_if)
         if recompile is not None:
             for variant in self._proposed(function, key, frame, recompile):
                 variant.meet(frame, frame.locals)

@@ -37,6 +37,11 @@ class Setup:
     settings: Callable[[], Mapping[tuple[str, str], Any]] = dict
     change: Callable[[Variables], Variables | None] = lambda variables: variables
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether the installed torch has the settings."""
+        return all(hasattr(import_module(module), name) for module, name in self.settings())
+
     @contextmanager
     def in_effect(self) -> Iterator[None]:
         """Set the settings inside this context."""
@@ -47,7 +52,12 @@ class Setup:
 
 
 def setup_of(fix: Fix) -> Setup | None:
-    """Return how a fix changes a trace; None if a trace cannot show what it does."""
+    """Return how a fix changes a trace; None if a trace cannot show what it does, or if this torch has no such setting."""
+    setup = _setup_of(fix)
+    return setup if setup is not None and setup.is_possible else None
+
+
+def _setup_of(fix: Fix) -> Setup | None:
     match fix.kind:
         case "option":
             name, _, value = fix.code.partition("=")
@@ -74,7 +84,7 @@ def _of_statement(code: str) -> Setup | None:
         added = _named(ast.unparse(last.value.args[0]))
         if last.value.func.attr == "add" and isinstance(last.value.func.value, ast.Attribute):
             module, name = _split(last.value.func.value)
-            return Setup(lambda: {(module, name): {*getattr(import_module(module), name), added}})
+            return Setup(lambda: {(module, name): {*getattr(import_module(module), name, ()), added}})
     return None
 
 

@@ -44,7 +44,7 @@ def advise(run: RunRecords) -> tuple[Finding, ...]:
     included.update(map(id, inside))
     findings = [*at_limit]
     findings += recompiles.find_all(cause for cause in all_causes if id(cause) not in included)
-    findings += breaks.find(run.graph_breaks, run.compiles, inside)
+    findings += breaks.find(run, inside)
     for rule in RUN_RULES:
         findings += _merged(rule.find(run)) if rule.is_merged else rule.find(run)
     findings += _merged(_of_losses(run.saved))

@@ -86,7 +86,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 
         shown = program.shortened(arguments.target) if arguments.option == "-c" else arguments.target
         command = ["dynx", "run", *filter(None, [arguments.option]), shown, *arguments.rest]
-        what_if = arguments.what_if if arguments.what_if > 0 and arguments.trial is None else None
+        what_if = arguments.what_if if arguments.what_if > 0 else None
         watch = Watch(saved, detail=arguments.detail, what_if=what_if, command=command)
         if arguments.trial is not None:
             from dynx.fix._inside import PlanInUse

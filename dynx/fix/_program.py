@@ -81,8 +81,10 @@ class Result:
         return (raised or said or lines or [f"exit code {self.exit_code}"])[-1]
 
 
-def run(program: Program, plan: Plan, *, timeout: float) -> Result:
+def run(program: Program, plan: Plan, *, timeout: float, what_if: float = 0.0) -> Result:
     """Run a program with the changes in `plan` in a separate process; stop it and its child processes after `timeout` seconds.
+
+    `what_if` is the share of the compile time in which fixes are tried during the run.
 
     The program has an empty stdin and begins with empty compile caches on disk, so that the times of runs can be compared.
     """
@@ -90,6 +92,7 @@ def run(program: Program, plan: Plan, *, timeout: float) -> Result:
         place = Path(folder)
         plan.write(place / "plan.json")
         command = [sys.executable, "-m", "dynx", "run", "--trial", str(place / "plan.json"), "--out", str(place / "run.dynx")]
+        command += ["--what-if", str(what_if)]
         command += [*filter(None, [program.option]), *(["--"] if program.option == "-c" else []), program.target]
         environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(place / "cache")}
         begin = time.monotonic()

@@ -19,9 +19,11 @@ from dynx.fix._propose import Propose
 from dynx.records import Finding
 from dynx.records.fix import Fix
 from dynx.records.trial import Trial
+from dynx.records.what_if import WhatIf
 
 _MARGIN = 4  # a trial is stopped after this multiple of the time of the run without a fix
 _LEAST = 60.0  # seconds allowed in any case
+_SHARE = 1.0  # of the compile time of the first run, for what-ifs: less than one more run
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,11 @@ class Search:
     has_repeated: bool = False  # a base was run again, to learn what varies in its output
     leads: list[Lead] = field(default_factory=list)
     is_out_of_budget: bool = False
+    what_ifs: dict[tuple[str, Fix], WhatIf] = field(init=False)  # of the first run, by the rule of the finding
 
     def __post_init__(self) -> None:
         self.first = self.base
+        self.what_ifs = {(finding.rule, each.fix): each for finding in self.base.run.findings for each in finding.what_ifs}
         self.comparison = Comparison(self.limits.tolerance)
 
     @property
@@ -92,8 +96,11 @@ class Search:
 
 
 def first_run(program: Program, limits: Limits) -> Result:
-    """Run the program without any fix, for at most the whole time budget, and return the result."""
-    return run(program, Plan(values=limits.values), timeout=limits.budget)
+    """Run the program without any fix, for at most the whole time budget, and return the result.
+
+    In this run, fixes are tried by what-ifs too (see `dynx._what_if`), so that fewer of them need a run of their own.
+    """
+    return run(program, Plan(values=limits.values), timeout=limits.budget, what_if=_SHARE)
 
 
 def search(state: Search) -> Iterator[Trial]:
@@ -127,11 +134,19 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
         state.leads.clear()
         return None
     for finding in state.base.run.findings:
-        for fix in finding.fixes:
+        for fix in _worth_trying(state, finding):
             attempt = attempt_of(finding, fix)
             if fix.is_stance == stances and attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
                 return finding, fix
     return None
+
+
+def _worth_trying(state: Search, finding: Finding) -> list[Fix]:
+    """Return the fixes of a finding, those that helped in a what-if first, without those that did not."""
+    tried = {fix: state.what_ifs.get((finding.rule, fix)) for fix in finding.fixes}
+    helped = sorted((each for each in tried.values() if each is not None and each.helps), key=lambda each: each.compiles)
+    unknown = [fix for fix, what_if in tried.items() if what_if is None or not what_if.is_proven]
+    return [*(each.fix for each in helped), *unknown]
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dynx.records.fix import Fix
+from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.record import Record
 
@@ -15,7 +16,7 @@ WhatIfOutcome = Literal[
     "fewer",  # recompiles are left, but fewer
     "no effect",
     "raises",
-    "leads to another",  # a graph break at another line
+    "leads to another",  # a graph break that the program does not have without the fix
     "not proven",  # some call was not traced with the fix
 ]
 
@@ -36,8 +37,10 @@ class WhatIf(Record):
     outcome: WhatIfOutcome
     calls: int
     compiles: int
-    reason: str = ""  # what was raised, where the graph breaks next, or why nothing is proven
+    reason: str = ""  # what was raised, or why nothing is proven
     seconds: float = 0.0  # spent tracing
+    graph_break: tuple[str, int, str] | None = None  # the cause of the graph break that the fix is for
+    then: GraphBreak | None = None  # the graph break that ends the trace with the fix
 
     @property
     def is_proven(self) -> bool:
@@ -56,10 +59,17 @@ class WhatIf(Record):
             return f"{self.compiles} compile{'s' if self.compiles > 1 else ''}, not {self.calls}"
         if self.outcome == "raises":
             return f"raises {self.reason}"
-        words = {"removes": "no graph break", "leads to another": "another graph break"}.get(self.outcome, self.outcome)
-        return f"{words}: {self.reason}" if self.reason else words
+        if self.outcome == "removes":
+            return "no graph break"
+        if self.outcome == "leads to another" and self.then is not None:
+            return f"leads to another graph break, at {self.then.location}: {self.then.reason}"
+        return f"{self.outcome}: {self.reason}" if self.reason else self.outcome
 
 
 def latest(records: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
     """Keep the last record of each fix for each function: a record is written again whenever a further call was traced."""
-    return tuple({(record.generation, record.frame, record.rule, record.fix): record for record in records}.values())
+    return tuple({_key(record): record for record in records}.values())
+
+
+def _key(record: WhatIf) -> tuple[object, ...]:
+    return record.generation, record.frame, record.rule, record.fix, record.graph_break

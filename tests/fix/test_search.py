@@ -14,8 +14,8 @@ from dynx.fix._plan import Plan
 from dynx.fix._program import Result
 from dynx.fix._propose import experiments
 from dynx.fix._report import report_of
-from dynx.fix._search import Search, first_run, search
-from dynx.records import Finding, Location
+from dynx.fix._search import Search, _worth_trying, first_run, search
+from dynx.records import Finding, Location, WhatIf
 from dynx.records.fix import Fix
 
 PROGRAM = """
@@ -189,3 +189,19 @@ def test_what_is_kept_is_not_shown_as_tried_for_what_remains(program, monkeypatc
     assert [trial.outcome for trial in search(state)] == ["kept"]
     (left,) = report_of(state).remaining
     assert (left.advice, left.trials) == ("pad to one size", ())
+
+
+def test_fixes_that_helped_in_a_what_if_come_first_and_those_that_raise_are_not_run(program, base):
+    """A run of the program takes minutes, a what-if less than a second: `dynx fix` runs only what may still help."""
+    (finding,) = base.run.findings
+    first, *others = (Fix("option", f"dynamic={number}") for number in range(4))
+    tried = [(first, "raises"), (others[0], "not proven"), (others[1], "removes"), (others[2], "fewer")]
+    what_ifs = tuple(
+        WhatIf(0, "0", finding.location, finding.rule, fix, outcome, 4, 2 if outcome == "fewer" else 1)
+        for fix, outcome in tried
+    )
+    found = replace(finding, fixes=(first, *others), what_ifs=what_ifs)
+    run = SimpleNamespace(findings=(found,))
+    state = Search(program, Limits(), experiments, replace(base, run=run))
+    assert _worth_trying(state, found) == [others[1], others[2], others[0]]
+    assert _worth_trying(state, replace(found, rule="DX999")) == [first, *others]

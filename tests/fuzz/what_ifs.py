@@ -72,6 +72,7 @@ BASES = (
 )
 SHAPES = ((3, 4), (5, 4), (6, 4), (7, 4), (1, 4), (6, 3), (2, 5))
 CHANGES = ("GLOBAL['scale'] += 1", "model.step += 2", "model.buffer = torch.ones(1, 1)", "torch.set_grad_enabled(False)")
+LOG_LINE = re.compile(r"[VIWEC]\d{4} ")
 OPTIONS = ({}, {}, {}, {"dynamic": True}, {"dynamic": False}, {"fullgraph": True})
 
 
@@ -138,7 +139,8 @@ def observe(text: str, watch: contextlib.AbstractContextManager[object]) -> dict
     output_graph.OutputGraph.call_user_compiler = recording
     torch._logging.set_logs(recompiles=True, graph_breaks=True, dynamic=logging.INFO)
     for name, logger in logging.root.manager.loggerDict.items():
-        for handler in getattr(logger, "handlers", ()) if name.startswith("torch") else ():
+        # structured traces have times and hashes of times
+        for handler in getattr(logger, "handlers", ()) if name.startswith("torch") and name != "torch.__trace" else ():
             if isinstance(handler, logging.StreamHandler):
                 handler.setStream(log)
     try:
@@ -151,9 +153,11 @@ def observe(text: str, watch: contextlib.AbstractContextManager[object]) -> dict
         hook.remove()
     codes = [code for reference in convert_frame.input_codes.seen if (code := reference()) is not None]
     guards = [normalized(str(entry.guard_manager)) for code in codes for entry in _debug_get_cache_entry_list(code)]
+    printed = out.getvalue().splitlines()
+    logged = [*log.getvalue().splitlines(), *filter(LOG_LINE.match, printed)]
     return {
-        "output": normalized(out.getvalue()),
-        "log": [normalized(line.partition("] ")[2]) for line in log.getvalue().splitlines()],
+        "output": [normalized(line) for line in printed if not LOG_LINE.match(line)],
+        "log": [normalized(line.partition("] ")[2]) for line in logged],
         "graphs": graphs,
         "bytecode": bytecode,
         "guards": sorted(guards),
@@ -175,7 +179,7 @@ def is_of_what_if() -> bool:
 def normalized(text: str) -> str:
     """Replace addresses, object ids and counters in names, which differ from run to run in one process."""
     text = re.sub(r"0x[0-9a-f]+|\b\d{9,}\b", "N", text)
-    text = re.sub(r"(__compiled_fn_|__resume_at_|_c)\d+(?:_[0-9a-f_]+)?", r"\1N", text)
+    text = re.sub(r"(__compiled_fn_|__resume_at_|__gen_rand_values_|_c)\d+(?:_[0-9a-f_]+)?", r"\1N", text)
     return re.sub(r"(___)\d+", r"\1N", text)
 
 

@@ -7,7 +7,9 @@ import logging
 import math
 import sys
 import threading
+import types
 import warnings
+import weakref
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,8 @@ def test_tensors_of_the_program_are_not_marked():
 
 
 def test_nothing_of_the_traces_stays_alive():
+    with dynx.watch():
+        run_twice(lambda x: x * 2)  # torch keeps some objects of the first compilation in a process
     before = alive()
     with everything() as watch:
         run_twice(lambda x: x * 2)
@@ -196,3 +200,21 @@ def test_a_trace_that_fails_leaves_the_state_of_torch():
     assert "raises" in {each.outcome for each in watch.what_ifs}
     assert config.get_config_copy() == before
     assert len(torch.compile(rows, backend="eager")(torch.ones(6, 2))) == 6
+
+
+def test_a_global_that_the_program_deletes_is_freed():
+    """torch keeps the guards of a trace as long as objects that they guard: these guards must not keep the user's globals."""
+
+    class Large:
+        pass
+
+    module = types.ModuleType("of_a_user")
+    module.large, module.scale = Large(), 2
+    exec("def f(x):\n    return x * scale", module.__dict__)
+    reference = weakref.ref(module.large)
+    with everything() as watch:
+        run_twice(module.f)
+        del module.large
+        gc.collect()
+        assert reference() is None
+    assert watch.what_ifs

@@ -17,12 +17,15 @@ from typing import Any
 
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.capabilities import hook_point, require
-from dynx._torch.hooks import RunsUserCode, retracing
+from dynx._torch.compilation.frame import is_skip
+from dynx._torch.hooks import RunsUserCode, Subscription, retracing, subscribe
 from dynx._torch.retracing.quiet import quiet
 from dynx._torch.retracing.state import unchanged_state
 from dynx._torch.retracing.user_code import not_run
+from dynx._torch.tracing.graph_breaks import RawBreak, read_break
 
 _FIRST = 1_000_000_000  # numbers in names of a trace: larger than those of the program's own compilations
+_CODE = ("__compiled_fn_", "__resume_at_")  # names of what the bytecode of a trace calls, which guards do not read
 _numbers = itertools.count(_FIRST)
 
 
@@ -62,9 +65,11 @@ class Guards:
 
     def accept(self, frame: Frame, variables: Mapping[str, Any]) -> bool:
         """Return whether the guards hold for a call: a frame of the same function with these local variables."""
-        self._globals.clear()
         self._globals |= frame.globals | self._added
-        return bool(self._guards.check(variables))
+        try:
+            return bool(self._guards.check(variables))
+        finally:
+            self._globals.clear()  # torch may keep guards, and this dict, as long as an object that they guard by its id
 
     def texts(self) -> tuple[str, ...]:
         """Return the conditions as torch words them: `L['n'] == 3`."""
@@ -73,13 +78,14 @@ class Guards:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Retraced:
-    """The result of a trace: its guards, or what it raised, and its duration in seconds.
+    """The result of a trace: its guards, or what it raised, its graph breaks, and its duration in seconds.
 
-    It has neither if the trace ended where code of the program would have run at compile time.
+    It has neither guards nor an exception if the trace ended where code of the program would have run at compile time.
     """
 
     guards: Guards | None
     raised: BaseException | None
+    breaks: tuple[RawBreak, ...]
     seconds: float
 
 
@@ -93,16 +99,34 @@ def retrace(frame: Frame, variables: Mapping[str, Any]) -> Retraced:
     from torch._dynamo import convert_frame
 
     began = time.perf_counter()
+    breaks: list[RawBreak] = []
+    guards, raised = None, None
     with convert_frame.compile_lock, ExitStack() as stack:
+        stack.callback(_collect(breaks).remove)
         for context in (retracing(), quiet(), unchanged_state(), not_run(), _own_numbers()):
             stack.enter_context(context)
         try:
             guards = _trace(frame, dict(variables))
-            return Retraced(guards, None, time.perf_counter() - began)
         except RunsUserCode:
-            return Retraced(None, None, time.perf_counter() - began)
+            breaks.clear()
         except Exception as error:  # noqa: BLE001 - whatever the trace raises is the answer to what would happen
-            return Retraced(None, error, time.perf_counter() - began)
+            raised = error
+            if is_skip(error):
+                breaks.append(read_break("", error))
+    return Retraced(guards, raised, tuple(breaks), time.perf_counter() - began)
+
+
+def _collect(breaks: list[RawBreak]) -> Subscription:
+    """Add each graph break of a trace for dynx to `breaks` until the handle is removed."""
+
+    def on_break(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        arguments = dict(zip(("self", "code_options", "reason", "exc"), args, strict=False)) | kwargs
+        breaks.append(read_break(arguments["reason"], arguments["exc"]))
+
+    def failed(hook: str, error: BaseException) -> None:
+        raise error
+
+    return subscribe(hook_point("graph_break"), on_break, on_error=failed, this_thread_only=True, of_retraces=True)
 
 
 def _trace(frame: Frame, variables: dict[str, Any]) -> Guards:
@@ -142,10 +166,14 @@ def _trace(frame: Frame, variables: dict[str, Any]) -> Guards:
                 hooks = Hooks(guard_filter_fn=frame.guard_filter)
                 with _function_modes(torch_function_mode_stack_state_mgr):
                     guards = output.build_guards(frame.code, hooks=hooks).guard_manager
+                globals.clear()
         finally:
             for name in frame.globals.keys() - names:
-                if _is_added(name):
-                    added[name] = frame.globals.pop(name)
+                if not _is_added(name):
+                    continue
+                value = frame.globals.pop(name)
+                if not name.startswith(_CODE):
+                    added[name] = value
             if output is not None:
                 output.tracer_output._cleanup_output_graph()
     return Guards(guards, globals, added)

@@ -13,10 +13,9 @@ from typing import Any
 
 from dynx._torch.hooks import owner_of
 
-# numbers and iterators: the attribute is set to a copy of the value that it had
+# numbers: the attribute gets the value back that it had
 _COUNTERS = (
     "torch._dynamo.utils:op_count",
-    "torch._dynamo.utils:timer_counter",
     "torch._dynamo.utils:CleanupManager.count",
     "torch._subclasses.meta_utils:DESCRIBER_NEXT_ID",
     "torch._subclasses.fake_tensor:FakeTensorMode.cache_hits",
@@ -48,7 +47,7 @@ def unchanged_state() -> Iterator[None]:
     with ExitStack() as stack:
         for path in _COUNTERS:
             if (found := _found(path)) is not None:
-                stack.callback(setattr, *found[:2], copy.copy(found[2]))
+                stack.callback(setattr, *found)
         for path in _TABLES:
             if (found := _found(path)) is not None:
                 stack.callback(_refill, found[2], _contents(found[2]))

@@ -9,22 +9,26 @@ from typing import NamedTuple
 from dynx.advice.facts import libraries
 from dynx.advice.facts.breaks import unbuildable
 from dynx.advice.facts.names import is_array
+from dynx.advice.proof.what_ifs import of_breaks, with_what_ifs
 from dynx.advice.rule import BreakRule, Cause, PlaceRule, is_caused_by
 from dynx.advice.rules import advice_on_break, rule_by_reason, rule_of_break
 from dynx.records.compile import Compile
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.recompile import Recompile
+from dynx.records.run_records import RunRecords
 
 
-def find(breaks: Sequence[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause]) -> tuple[Finding, ...]:
+def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[Finding, ...]:
     """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
 
     `inside` are causes of recompiles in libraries; each is added to the finding of the graph break that led to it.
     """
+    breaks = run.graph_breaks
     merged: dict[BreakKey, Finding] = {}
+    merged_breaks: dict[BreakKey, list[GraphBreak]] = {}
     consequences: list[tuple[BreakKey, GraphBreak]] = []
-    costs = _Costs(compiles)
+    costs = _Costs(run.compiles)
     for graph_break in breaks:
         rule = rule_of_break(graph_break)
         if rule is None:
@@ -48,6 +52,7 @@ def find(breaks: Sequence[GraphBreak], compiles: Iterable[Compile], inside: Iter
         )
         key = _key(rule, graph_break)
         merged[key] = _join(merged[key], finding) if key in merged else finding
+        merged_breaks.setdefault(key, []).append(graph_break)
     for key, graph_break in consequences:
         merged[key] = _with_consequence(merged[key], graph_break, costs)
     recompiles: dict[BreakKey, list[Recompile]] = {}
@@ -56,7 +61,16 @@ def find(breaks: Sequence[GraphBreak], compiles: Iterable[Compile], inside: Iter
             recompiles.setdefault(_key(rule, around), []).extend(cause.recompiles)
     for key, found in recompiles.items():
         merged[key] = _with_recompiles(merged[key], found)
-    return tuple(_without_capture(finding, merged.values()) for finding in merged.values())
+    advised = {key: _without_capture(finding, merged.values()) for key, finding in merged.items()}
+    return tuple(_with_what_ifs(finding, merged_breaks[key], run) for key, finding in advised.items())
+
+
+def _with_what_ifs(finding: Finding, own: Sequence[GraphBreak], run: RunRecords) -> Finding:
+    """Return a finding with the fixes that were tried on the calls whose traces its graph breaks ended, and their results."""
+    causes = [graph_break.cause for graph_break in own]
+    tried = [what_if for what_if in run.what_ifs if what_if.graph_break in causes]
+    what_ifs = of_breaks(tried, finding.fixes, {graph_break.cause for graph_break in run.graph_breaks})
+    return replace(finding, what_ifs=what_ifs, advice=with_what_ifs(finding.advice, what_ifs))
 
 
 def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:

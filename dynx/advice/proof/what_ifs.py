@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from dynx.advice.proof.alternatives import naming, without
@@ -25,6 +25,23 @@ def of_parts(parts: Sequence[Sequence[WhatIf]], fixes: Sequence[Fix]) -> tuple[W
     return tuple(sorted(joined, key=lambda what_if: (not what_if.helps, what_if.compiles)))  # stable: the smallest change first
 
 
+def of_breaks(tried: Sequence[WhatIf], fixes: Sequence[Fix], known: Collection[tuple[str, int, str]]) -> tuple[WhatIf, ...]:
+    """Return the worst what-if of each fix for a graph break, the best fix first.
+
+    A trace that goes on to a graph break in `known`, which the program has anyway, has removed the one that the fix is for.
+    """
+    judged = [_judged(what_if, known) for what_if in tried]
+    own = [[what_if for what_if in judged if what_if.fix == fix] for fix in fixes]
+    joined = [_sum(what_ifs) for what_ifs in own if what_ifs]
+    return tuple(sorted(joined, key=lambda what_if: not what_if.helps))
+
+
+def _judged(what_if: WhatIf, known: Collection[tuple[str, int, str]]) -> WhatIf:
+    if what_if.outcome == "leads to another" and what_if.then is not None and what_if.then.cause in known:
+        return replace(what_if, outcome="removes")
+    return what_if
+
+
 def _sum(what_ifs: Sequence[WhatIf]) -> WhatIf:
     worst = next((each for each in what_ifs if not each.helps), None)
     return replace(
@@ -44,7 +61,7 @@ def with_what_ifs(advice: str, what_ifs: Sequence[WhatIf]) -> str:
     best = next((each for each in what_ifs if each.helps), None)
     if best is None:
         return without(advice, refuted) or advice if refuted else advice
-    said = naming(advice, best.fix) or _written(best.fix)
+    said = (best.fix.kind == "mark" and naming(advice, best.fix)) or _written(best.fix)
     rest = without(advice, [*refuted, best.fix])
     proof = f"{said} (proven: {best.result})"
     if not rest:

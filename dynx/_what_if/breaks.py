@@ -1,0 +1,74 @@
+"""Try the fixes of a graph break on the call whose trace it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dynx._torch.compilation.frame import is_skip
+from dynx._torch.retracing.retrace import Frame, retrace
+from dynx._torch.shapes.profile_copies import in_use, profile_now
+from dynx._trace.compile_scope import CompileKey, graph_break
+from dynx._what_if.budget import Budget
+from dynx._what_if.setups import Setup, setup_of
+from dynx.advice.findings.resumed import frame_of
+from dynx.advice.rules import rule_by_reason
+from dynx.records.fix import Fix
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+from dynx.records.what_if import WhatIf, WhatIfOutcome
+
+
+@dataclass
+class BreakFixes:
+    """The fixes for graph breaks of a run that were tried: one time for each function and cause."""
+
+    budget: Budget
+    _tried: set[Any] = field(default_factory=set)
+
+    def tried_on(
+        self, frame: Frame, key: CompileKey, location: Location, found: GraphBreak, seconds: float
+    ) -> Iterator[WhatIf]:
+        """Trace a call with each fix of the graph break `found` that was not tried on this function; yield the results.
+
+        `seconds` is how long a trace may take.
+        """
+        rule = rule_by_reason(found)
+        if rule is None:
+            return
+        of_function = frame_of(key)
+        for number, fix in enumerate(rule.fixes(found)):
+            name = of_function, found.cause, fix
+            setup = setup_of(fix)
+            if setup is None or name in self._tried:
+                continue
+            self._tried.add(name)
+            about = (*of_function, location, rule.id, fix)
+            if self.budget.allows(seconds, is_free=not number):
+                yield self._trace(frame, key, about, setup, found)
+            else:
+                reason = "the time for what-ifs was used up"
+                yield WhatIf(*about, "not proven", 1, 0, reason, graph_break=found.cause)
+
+    def _trace(
+        self, frame: Frame, key: CompileKey, about: tuple[int, str, Location, str, Fix], setup: Setup, found: GraphBreak
+    ) -> WhatIf:
+        changed = setup.change(frame.locals)
+        assert changed is not None  # no fix of a graph break replaces a value
+        with setup.in_effect(), in_use(profile_now()):
+            result = retrace(frame, changed)
+        self.budget.spent += result.seconds
+        breaks = [graph_break(raw, key, None, about[2]) for raw in result.breaks]
+        then = next((each for each in breaks if each.cause != found.cause), None)
+        outcome: WhatIfOutcome = "removes"
+        reason = ""
+        if result.guards is None and result.raised is None:
+            outcome, reason = "not proven", "it runs code at compile time, such as a callback of comptime"
+        elif any(each.cause == found.cause for each in breaks):
+            outcome = "no effect"
+        elif result.raised is not None and not is_skip(result.raised):
+            outcome, reason = "raises", type(result.raised).__name__
+        elif then is not None:
+            outcome = "leads to another"
+        return WhatIf(*about, outcome, 1, 1, reason, result.seconds, found.cause, then)
