@@ -32,7 +32,7 @@ from dynx._bytecode.cells import is_filled
 
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
 
-_UNKNOWN = object()
+UNKNOWN = object()
 _FIELD = type(namedtuple("_Fields", "field").field)  # type: ignore[attr-defined]
 _SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, deque)
 _CONSTANTS: tuple[Any, ...] = (bool, int, float, complex, str, bytes)
@@ -52,7 +52,7 @@ _MAX_ITEMS = 1000  # of a container that is rendered; the text is cut long befor
 def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
     """Return the value of an expression (`source`), such as `self.scale`, as short text; None if it cannot be read safely."""
     value = resolve(source, locals, globals)
-    return None if value is _UNKNOWN else text_of(value)
+    return None if value is UNKNOWN else text_of(value)
 
 
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
@@ -144,8 +144,8 @@ def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mappin
     result = Described({}, {}, {})
     known: dict[str, Any] = {}
     for source in sources:
-        value = _resolve_once(source, locals, globals, known)
-        if value is not _UNKNOWN and type(value) not in _IN_MESSAGE:
+        value = resolve_once(source, locals, globals, known)
+        if value is not UNKNOWN and type(value) not in _IN_MESSAGE:
             result.objects[source] = str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
         if (keys := _key_texts(value)) is not None:
             result.keys[source] = keys
@@ -155,7 +155,7 @@ def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mappin
 
 def is_absent(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
     """Return whether the expression `source` has no value, or one that cannot be read safely."""
-    return resolve(source, locals, globals) is _UNKNOWN
+    return resolve(source, locals, globals) is UNKNOWN
 
 
 def is_module(value: Any) -> bool:
@@ -223,15 +223,15 @@ def _count_text(counter: Any) -> str:
 
 
 def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return the value of the expression `source`, such as `self.scale`; `_UNKNOWN` if it cannot be read safely."""
+    """Return the value of the expression `source`, such as `self.scale`; `UNKNOWN` if it cannot be read safely."""
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
-        return _UNKNOWN
+        return UNKNOWN
     return _follow(tree, locals, globals)
 
 
-def _resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any], known: dict[str, Any]) -> Any:
+def resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any], known: dict[str, Any]) -> Any:
     """Return the same as `resolve`; `known` caches values by expression, such as `self._modules` for `self._modules['a']`.
 
     A compilation may guard thousands of expressions of one module; parsing all of them would add 1 % to the compile time.
@@ -241,9 +241,9 @@ def _resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, 
         owner, _, last = source.removesuffix("]").rpartition("[" if subscripted else ".")
         is_item = subscripted and owner not in ("L", "G") and _CONSTANT_KEY.fullmatch(last)
         if is_item:
-            value = _item(_resolve_once(owner, locals, globals, known), int(last) if last.isdigit() else last[1:-1])
+            value = _item(resolve_once(owner, locals, globals, known), int(last) if last.isdigit() else last[1:-1])
         elif not subscripted and owner and last.isidentifier():
-            value = _attribute(_resolve_once(owner, locals, globals, known), last)
+            value = _attribute(resolve_once(owner, locals, globals, known), last)
         else:
             value = resolve(source, locals, globals)
         known[source] = value
@@ -252,14 +252,14 @@ def _resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, 
 
 def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
-        return locals.get(node.id, _UNKNOWN)
+        return locals.get(node.id, UNKNOWN)
     if isinstance(node, ast.Subscript):
         return _subscript(node, locals, globals)
     if isinstance(node, ast.Attribute):
         return _attribute(_follow(node.value, locals, globals), node.attr)
     if isinstance(node, ast.Call) and not node.keywords:
         return _call(ast.unparse(node.func), node, locals, globals)
-    return _UNKNOWN
+    return UNKNOWN
 
 
 def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
@@ -276,33 +276,33 @@ def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals
     if isinstance(node, ast.Constant):
         return _item(owner, node.value)
     if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:
-        return _UNKNOWN
+        return UNKNOWN
     text, wanted = ast.unparse(node), _follow(node, locals, globals)
     for key, value in dict.items(owner):  # a lookup would run the `__eq__` of the key
         if key is wanted or (_is_plain(key) and repr(key) == text):
             return value
-    return _UNKNOWN
+    return UNKNOWN
 
 
 def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return the result of a call, such as `type(x)`, in an expression; `_UNKNOWN` unless the call is known to be safe."""
+    """Return the result of a call, such as `type(x)`, in an expression; `UNKNOWN` unless the call is known to be safe."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
         return _only_element(_follow(node.func.value, locals, globals))
     if function not in ("type", "dict", "list", "dict.keys", "dict.__getitem__") or not node.args:
-        return _UNKNOWN
+        return UNKNOWN
     value = _follow(node.args[0], locals, globals)
-    if value is _UNKNOWN:
-        return _UNKNOWN
+    if value is UNKNOWN:
+        return UNKNOWN
     if function == "type":
         return type(value)
     if function == "list":
-        return value if type(value) is list else _UNKNOWN
+        return value if type(value) is list else UNKNOWN
     value = _unproxied(value)
     if not issubclass(type(value), dict):
-        return _UNKNOWN
+        return UNKNOWN
     if function == "dict.__getitem__" and len(node.args) > 1:
         return _item_of_node(value, node.args[1], locals, globals)
-    return value if function == "dict" else list(dict.keys(value)) if function == "dict.keys" else _UNKNOWN
+    return value if function == "dict" else list(dict.keys(value)) if function == "dict.keys" else UNKNOWN
 
 
 def _unproxied(value: Any) -> Any:
@@ -311,14 +311,14 @@ def _unproxied(value: Any) -> Any:
 
 
 def _only_element(tensor: Any) -> Any:
-    """Return `tensor.item()`; `_UNKNOWN` for a tensor with several elements, or a subclass that might run the user's code."""
+    """Return `tensor.item()`; `UNKNOWN` for a tensor with several elements, or a subclass that might run the user's code."""
     sizes = shape_of(tensor)
-    return tensor.item() if sizes is not None and math.prod(sizes) == 1 else _UNKNOWN
+    return tensor.item() if sizes is not None and math.prod(sizes) == 1 else UNKNOWN
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    if owner is _UNKNOWN:
-        return _UNKNOWN
+    if owner is UNKNOWN:
+        return UNKNOWN
     if issubclass(type(owner), type) and name in ("__dict__", "__mro__"):
         return type.__dict__[name].__get__(owner)
     try:
@@ -334,16 +334,16 @@ def _attribute(owner: Any, name: str) -> Any:
         if isinstance(members, dict) and name in members:
             return members[name]
     if name == "grad" and is_plain_tensor(owner):
-        return owner.grad if owner.is_leaf else _UNKNOWN  # torch warns about `grad` of non-leaf tensors
+        return owner.grad if owner.is_leaf else UNKNOWN  # torch warns about `grad` of non-leaf tensors
     if type(owner) is CellType and name == "cell_contents":
-        return owner.cell_contents if is_filled(owner) else _UNKNOWN
+        return owner.cell_contents if is_filled(owner) else UNKNOWN
     for base in type(owner).__mro__:
-        attribute = vars(base).get(name, _UNKNOWN)
+        attribute = vars(base).get(name, UNKNOWN)
         if _is_stored(attribute, owner):
             return _stored(attribute, owner)
-        if attribute is not _UNKNOWN:
-            return _UNKNOWN if hasattr(type(attribute), "__get__") else attribute  # a descriptor may run the user's code
-    return _UNKNOWN
+        if attribute is not UNKNOWN:
+            return UNKNOWN if hasattr(type(attribute), "__get__") else attribute  # a descriptor may run the user's code
+    return UNKNOWN
 
 
 def _is_stored(attribute: Any, owner: Any) -> bool:
@@ -357,7 +357,7 @@ def _stored(attribute: Any, owner: Any) -> Any:
     try:
         return attribute.__get__(owner)
     except AttributeError:  # an empty slot
-        return _UNKNOWN
+        return UNKNOWN
 
 
 def _item(owner: Any, key: Any) -> Any:
@@ -369,19 +369,19 @@ def _item(owner: Any, key: Any) -> Any:
     kind = type(owner)
     try:
         if issubclass(kind, dict):
-            return dict.__getitem__(owner, key) if type(key) in (str, int, bytes) else _UNKNOWN
+            return dict.__getitem__(owner, key) if type(key) in (str, int, bytes) else UNKNOWN
         for base in (list, tuple, deque):
             if issubclass(kind, base) and type(key) is int:
                 return base.__getitem__(owner, key)
     except (KeyError, IndexError):
         pass
-    return _UNKNOWN
+    return UNKNOWN
 
 
 def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
     """Return as text the type of the value of the expression `source`, such as `<class 'int'>`; None if it is unreadable."""
     value = resolve(source, locals, globals)
-    return None if value is _UNKNOWN else str(type(value))
+    return None if value is UNKNOWN else str(type(value))
 
 
 def dimension(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,7 @@ from dynx._torch.shapes.known_sizes import known_sizes, other_closure
 from dynx._torch.side_effects.observers import OBSERVERS
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.translator import trace_id
+from dynx._trace.best_entry import best_first
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
 from dynx._trace.dispatch import CompileEnd, EndListener, FrameDone, emit, notify, registered
@@ -192,6 +193,7 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
         failed = tuple(map(parse_entry, result)) if raised is None else parse_error(str(raised))
         code, backend = scope.call.code, scope.call.backend
         reasons = _explained(failed, scope.generation, code, locals, globals, backend, scope.call_site)
+        reasons = best_first(code, reasons, locals, globals)
         scope.reasons = _seen_values.new_values_first(FrameKey(scope.generation, scope.call.frame_number), reasons)
 
     return after

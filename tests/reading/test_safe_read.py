@@ -169,7 +169,7 @@ def test_many_sources_read_together_have_the_values_of_single_reads():
     known = {}
     for source in [*(source for source, _ in READ), *odd]:
         single = safe_read.resolve(source, LOCALS, GLOBALS)
-        together = safe_read._resolve_once(source, LOCALS, GLOBALS, known)
+        together = safe_read.resolve_once(source, LOCALS, GLOBALS, known)
         assert together is single or safe_read.text_of(together) == safe_read.text_of(single), source
 
 

@@ -51,6 +51,14 @@ def add_last(guards: Any, function: Callable[[Any], Any], text: str) -> None:
     guards.root.add_epilogue_lambda_guard(function, [text], None)
 
 
+def leaf_holds(leaf: Any, value: Any) -> bool:
+    """Return whether one guard holds for a value; True for a guard on several values, which cannot be evaluated by itself."""
+    try:
+        return bool(leaf(value))
+    except TypeError:  # the classes of guards on several values are not callable
+        return True
+
+
 def _node(manager: Any, access: str) -> RawNode:
     children = [_node(child, accessor) for accessor, child in _children(manager)]
     leaves = _leaves(manager.get_leaf_guards())

@@ -20,5 +20,5 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     program = Path(__file__).with_name("demo_program.py")
     print(f"$ dynx run --try {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
     options = {"full": False, "top": None, "detail": "normal", "post_mortem": False, "pgo": None, "option": ""}
-    options |= {"trial": None, "tries": True, "what_if": 0.1}
-    return run.act(argparse.Namespace(target=str(program), rest=[], out=DEFAULT, **options))
+    options |= {"trial": None, "tries": True}
+    return run.act(argparse.Namespace(target=str(program), rest=[], out=DEFAULT, what_if=0.1, **options))
