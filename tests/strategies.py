@@ -46,6 +46,7 @@ from dynx.records import (
     TracedGuard,
     Trial,
     Trouble,
+    WhatIf,
 )
 
 # printable text survives a file unchanged; the rest becomes visible escapes, see test_runfile.py
@@ -202,6 +203,21 @@ by_class = {  # every kind of record that a run may hold
     TorchWarning: st.builds(TorchWarning, texts, texts, st.none() | locations()),
     Trial: st.builds(
         Trial, texts, texts, locations(), fixes, texts, costs, st.none() | costs, st.none() | st.booleans(), texts
+    ),
+    WhatIf: st.builds(
+        WhatIf,
+        counts,
+        texts,
+        locations(),
+        texts,
+        fixes,
+        st.sampled_from(["removes", "raises", "not proven"]),
+        counts,
+        counts,
+        texts,
+        seconds,
+        st.none() | st.tuples(texts, counts, texts),
+        st.none() | breaks,
     ),
     Trouble: st.builds(Trouble, texts, texts),
     Skip: st.builds(Skip, texts, st.none() | locations(0), texts, st.sampled_from(["operator", "size"]), counts),

@@ -23,8 +23,10 @@ def best_first(
 ) -> tuple[Reason, ...]:
     """Return failed guards, those of the entry that fits a call best first: with the fewest failed guards, then most that hold.
 
-    The order is unchanged if all entries fail because of the same value, or if they have very many guards.
+    Entries that were compiled for the same instance of a class come first. If all entries fail because of the same value, or if
+    they have very many guards, the order is unchanged otherwise.
     """
+    reasons = sorted(reasons, key=lambda reason: reason.other_instance is not None)
     if len({(reason.kind, reason.source) for reason in reasons}) < 2:
         return tuple(reasons)
     entries = {entry.compile_id: entry.guards for entry in entries_of(code)}
@@ -43,4 +45,4 @@ def best_first(
             holds = [leaf_holds(leaf, value) for leaf in node.manager.get_leaf_guards()]
             failed, held = failed + (not all(holds)), held + sum(holds)
         fits[compile_id] = failed, -held
-    return tuple(sorted(reasons, key=lambda reason: fits.get(reason.against, (0, 0))))
+    return tuple(sorted(reasons, key=lambda reason: (reason.other_instance is not None, fits.get(reason.against, (0, 0)))))

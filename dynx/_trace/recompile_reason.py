@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -157,6 +157,13 @@ def _other_instance(facts: EntryFacts, locals: Mapping[str, Any]) -> str | None:
     """Return the name of the class of `self` if the entry was compiled for another living instance of the class, else None."""
     before, now = facts.instance(), locals.get("self")
     return type(now).__qualname__ if before is not None and now is not before and type(now) is type(before) else None
+
+
+def count_instances(facts: Iterable[EntryFacts | None], locals: Mapping[str, Any]) -> int:
+    """Return for how many living instances of the class of `self` a function is compiled, the present one included."""
+    now = locals.get("self")
+    living = [entry.instance() for entry in facts if entry is not None]
+    return len({id(each) for each in (*living, now) if each is not None and type(each) is type(now)})
 
 
 def _differing(facts: EntryFacts, locals: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import CodeType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -27,7 +28,7 @@ from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
 from dynx._trace.dispatch import CompileEnd, EndListener, FrameDone, emit, notify, registered
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
-from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
+from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, count_instances, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
 from dynx.records import Backward, CacheEvent, Compile, GraphBreak, Location, Reason, Recompile, Record, Skipped
 
@@ -180,7 +181,9 @@ def _explained(
 ) -> Sequence[Reason]:
     facts = [_facts.get(CompileKey(generation, entry.against)) for entry in failed]
     reasons = [explain(*pair, locals, globals, backend, site) for pair in zip(failed, facts, strict=True)]
-    return in_words_of_the_user(reasons, code, locals, globals)
+    instances = count_instances(facts, locals)
+    counted = [replace(reason, instances=instances) if reason.other_instance is not None else reason for reason in reasons]
+    return in_words_of_the_user(counted, code, locals, globals)
 
 
 def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:

@@ -38,10 +38,10 @@ class BreakFixes:
         if rule is None:
             return
         of_function = frame_of(key)
-        for number, fix in enumerate(rule.fixes(found)):
+        fixes = [(fix, setup) for fix in rule.fixes(found) if (setup := setup_of(fix)) is not None]
+        for number, (fix, setup) in enumerate(fixes):
             name = of_function, found.cause, fix
-            setup = setup_of(fix)
-            if setup is None or name in self._tried:
+            if name in self._tried:
                 continue
             self._tried.add(name)
             about = (*of_function, location, rule.id, fix)

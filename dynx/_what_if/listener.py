@@ -11,7 +11,7 @@ from dynx._run import Run
 from dynx._torch.cache.guard_failures import holds
 from dynx._torch.retracing.retrace import Frame
 from dynx._torch.shapes.profile_copies import copy_of, profile_at_start, profile_now
-from dynx._trace.compile_scope import CompileKey
+from dynx._trace.compile_scope import CompileKey, graph_break
 from dynx._what_if.breaks import BreakFixes
 from dynx._what_if.budget import Budget
 from dynx._what_if.earlier_calls import KeptCall, keep
@@ -84,14 +84,14 @@ class WhatIfs:
         recompile = next((record for record in records if isinstance(record, Recompile)), None)
         self._budget.compiling += compiled.seconds
         function.seconds = _seconds_of_tracing(compiled)
-        for graph_break in (record for record in records if isinstance(record, GraphBreak)):
+        for found in (record for record in records if isinstance(record, GraphBreak)):
             compile_key = CompileKey(*compiled.key)
-            for what_if in self._breaks.tried_on(frame, compile_key, compiled.location, graph_break, function.seconds):
+            for what_if in self._breaks.tried_on(frame, compile_key, compiled.location, found, function.seconds):
                 self._emit(what_if)
         if recompile is not None:
             for variant in self._proposed(function, key, frame, recompile):
                 variant.meet(frame, frame.locals)
-                record = _record(key, compiled.location, variant)
+                record = self._record(CompileKey(*compiled.key), compiled.location, variant)
                 if record != function.said.get(variant.key):
                     function.said[variant.key] = record
                     self._emit(record)
@@ -105,17 +105,32 @@ class WhatIfs:
         for cause in causes(own):
             if frame_of(cause.recompiles[0].key) != key:
                 continue
-            for number, fix in enumerate(cause.rule.fixes(cause)):
-                known, setup = function.variants.get(VariantKey(cause.rule.id, fix)), setup_of(fix)
-                if known is None and setup is not None:
+            fixes = [(fix, setup) for fix in cause.rule.fixes(cause) if (setup := setup_of(fix)) is not None]
+            for number, (fix, setup) in enumerate(fixes):
+                known = function.variants.get(VariantKey(cause.rule.id, fix))
+                if known is None:
                     profile = profile_at_start() if function.profile is None else copy_of(function.profile)
                     known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, is_first=not number)
                     function.variants[known.key] = known
                     earlier = earlier or [call.variables(frame.locals) for call in function.calls]
                     changed = {spoken(reason.source): reason.expected for reason in recompile.reasons}
                     known.begin(frame, earlier, changed | function.calls[0].kept.changed(frame.locals))
-                if known is not None:
-                    yield known
+                yield known
+
+    def _record(self, key: CompileKey, location: Location, variant: Variant) -> WhatIf:
+        known = {found.cause for found in Run(tuple(self._records())).graph_breaks}
+        breaks = (graph_break(raw, key, None, location) for raw in variant.breaks)
+        then = next((each for each in breaks if each.cause not in known), None)
+        outcome: WhatIfOutcome = "not proven"
+        reason = variant.unknown
+        if variant.raised is not None:
+            outcome, reason = "raises", type(variant.raised).__name__
+        elif not variant.unknown and then is not None:
+            outcome = "leads to another"
+        elif not variant.unknown:
+            outcome = "removes" if variant.compiles == 1 else "fewer" if variant.compiles < variant.calls else "no effect"
+        about = (*frame_of(key), location, variant.rule, variant.fix)
+        return WhatIf(*about, outcome, variant.calls, variant.compiles, reason, variant.seconds, None, then)
 
 
 def _seconds_of_tracing(compiled: Compile) -> float:
@@ -125,14 +140,3 @@ def _seconds_of_tracing(compiled: Compile) -> float:
 def _function_of(record: Record) -> str | None:
     location = getattr(record, "location", None)
     return location.function if isinstance(location, Location) else None
-
-
-def _record(key: _Key, location: Location, variant: Variant) -> WhatIf:
-    outcome: WhatIfOutcome = "not proven"
-    reason = variant.unknown
-    if variant.raised is not None:
-        outcome, reason = "raises", f"{type(variant.raised).__name__}"
-    elif not variant.unknown:
-        outcome = "removes" if variant.compiles == 1 else "fewer" if variant.compiles < variant.calls else "no effect"
-    numbers = variant.calls, variant.compiles
-    return WhatIf(*key, location, variant.rule, variant.fix, outcome, *numbers, reason, variant.seconds)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from dynx._torch.compilation.frame import is_skip
 from dynx._torch.retracing.retrace import Frame, Guards, Retraced, retrace
 from dynx._torch.shapes.profile_copies import in_use, set_values
+from dynx._torch.tracing.graph_breaks import RawBreak
 from dynx._what_if.budget import Budget
 from dynx._what_if.setups import Setup, Variables
 from dynx.advice.facts.names import SIZE, spoken
@@ -39,6 +40,7 @@ class Variant:
         entries: the guards of the compilations.
         compiles: their number; it includes a first call that could not be traced again.
         raised: what a trace raised; no further call is traced then.
+        breaks: the graph breaks of the traces.
         unknown: why a call could not be traced; no further call is traced then.
         seconds: spent tracing.
         traces: their number.
@@ -55,6 +57,7 @@ class Variant:
     compiles: int = 0
     calls: int = 0
     raised: BaseException | None = None
+    breaks: list[RawBreak] = field(default_factory=list)
     unknown: str = ""
     seconds: float = 0.0
     traces: int = 0
@@ -120,6 +123,7 @@ class Variant:
         with self.setup.in_effect(), in_use(self.profile):
             result = retrace(frame, changed)
         self.seconds += result.seconds
+        self.breaks += result.breaks
         self.budget.spent += result.seconds
         self.traces += 1
         if result.guards is None and result.raised is None:

@@ -91,6 +91,6 @@ def texts(run: RunRecords) -> tuple[tuple[str, ...], ...]:
     """Return the texts below the summary of a run, in groups: seconds by phase, by kind of compilation, caches, what-ifs."""
     kinds = ", ".join(map(str, by_kind(run)))
     tried = sum(what_if.seconds for what_if in run.what_ifs)
-    what_ifs = (f"plus what-ifs {words.seconds(tried)}",) if run.what_ifs else ()
+    what_ifs = (f"plus what-ifs {words.seconds(tried)}",) if tried else ()
     groups = (tuple(map(str, by_phase(run))), (f"({kinds})",) if kinds else (), caches(run), what_ifs)
     return tuple(group for group in groups if group)

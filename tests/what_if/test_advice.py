@@ -30,6 +30,7 @@ ADVICE = "mark_dynamic(x, 0) before the call, or pad to one size"
         ([replace(TRIED, outcome="fewer", compiles=2)], f"compile with dynamic=True (proven: 2 compiles, not 5); or {ADVICE}"),
         ([replace(TRIED, outcome="no effect", compiles=5)], ADVICE),
         ([replace(TRIED, outcome="not proven", reason="the time for what-ifs was used up")], ADVICE),
+        ([replace(TRIED, outcome="leads to another", reason="a graph break")], ADVICE),
         ([replace(TRIED, fix=FAILED.fix)], "mark_dynamic(x, 0) before the call (proven: 1 compile, not 5); or pad to one size"),
     ],
 )

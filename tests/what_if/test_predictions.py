@@ -145,6 +145,22 @@ def test_a_mark_that_raises_is_known_to_raise():
     assert "dynamic=True" not in finding.advice
 
 
+def test_a_tensor_that_breaks_the_graph_is_not_advised():
+    """`float(t)` reads the value: passed as a tensor, it would break the graph in each call instead of recompiling."""
+
+    def embedded(x, t):
+        return (torch.full((x.size(0), 1), float(t)) * x).sin()
+
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(embedded, backend="eager")
+        for t in (1000, 800, 600):
+            compiled(ones(3, 2), t)
+    results = {each.fix.code: each.outcome for each in watch.what_ifs}
+    assert results == {"dynamic=True": "removes", "pass a tensor": "leads to another"}
+    (finding,) = watch.findings
+    assert finding.advice == "compile with dynamic=True (proven: 1 compile, not 2)"
+
+
 def test_marks_on_items_of_containers():
     with Watch(what_if=math.inf) as watch:
         PROGRAMS["tensors in a dict"][1](torch.compile(in_batch, backend="eager", dynamic=False))

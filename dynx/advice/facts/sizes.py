@@ -12,6 +12,7 @@ from dynx.records.recompile import Reason
 
 LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
 _LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(|\bif \w+ (?:not )?in [\w.]+")
+_PARAMETERS = re.compile(r"\.(?:named_)?(?:parameters|buffers)\(")
 _PARAMETER_HINT = "Guard failed on a parameter"  # in torch's message
 _GENERATION = Advice(
     "two graphs are expected: generate() calls the model with the prompt, then with one token at a time; "
@@ -20,6 +21,12 @@ _GENERATION = Advice(
 _STATIC_PARAMETER = Advice(
     "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False; "
     "where it needs no gradient, pass its .data"
+)
+
+
+_PER_MODEL = expected(
+    "one compilation per model is expected: sizes of its parameters are static, and this line fixes other sizes to them; "
+    "to avoid it, compile a function of one tensor with all values, such as torch.nn.utils.parameters_to_vector(...)"
 )
 
 
@@ -71,12 +78,19 @@ def is_size_one(reason: Reason) -> bool:
     return reason.kind == "shape" and reason.got == "1" and (reason.expected or "").startswith("2 <= ")
 
 
+def is_compared_with_parameter(fixed: Specialized) -> bool:
+    """Return whether the line that fixed a size goes through the parameters of a module, whose sizes are static."""
+    return bool(_PARAMETERS.search(fixed.code))
+
+
 def _is_less(got: str | None, expected: str | None) -> bool:
     return (got or "").isdigit() and (expected or "").isdigit() and int(got or 0) < int(expected or 0)
 
 
 def _advice_on_fixed_size(fixed: Specialized) -> Advice:
     """Return the advice for a size that a line specializes, where `mark_dynamic` would raise ConstraintViolationError."""
+    if is_compared_with_parameter(fixed):
+        return _PER_MODEL
     if LOOP.search(fixed.code):
         return Advice("the loop is unrolled for each size: compile the body of one step and loop outside, or pad to one size")
     if _LOOKUP.search(fixed.code):

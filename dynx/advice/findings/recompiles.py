@@ -133,7 +133,8 @@ def _title(cause: Cause) -> str:
         return f"the guard {value_of(cause.first, cause.first.expected)} fails: {subject_of(cause.first)} is {cause.first.got}"
     title = f"{subject_of(cause.first)} {changes(cause)}"
     if cause.rule.id == "DX115":
-        shared = f"{len(cause.recompiles) + 1} instances of {cause.first.other_instance} share its compiled code"
+        count = max(recompile.reasons[0].instances for recompile in cause.recompiles) or len(cause.recompiles) + 1
+        shared = f"{count} instances of {cause.first.other_instance} share its compiled code"
         return f"{shared}: {_instances(cause)}"
     if cause.after is not None and is_result(cause):
         return f"{title}; computed before the graph break: {cause.after.code}"

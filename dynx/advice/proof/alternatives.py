@@ -26,5 +26,7 @@ def names(advice: str, fix: Fix) -> bool:
     """Return whether a text of advice contains the setting, option or call of a fix, such as `mark_dynamic`."""
     if setting := re.search(r"config\.(\w+)", fix.code):
         return setting[1] in advice
+    if fix.rewrite == "tensor argument":
+        return bool(re.search(r"\bpass \S+ as a tensor\b", advice))
     call = fix.code.partition("(")[0]
     return bool(re.search(rf"\b{call}\(", advice)) if fix.kind == "mark" else fix.code in advice

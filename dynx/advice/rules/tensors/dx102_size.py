@@ -8,7 +8,7 @@ from dynx.advice.facts.fixes import CONFIG, first_call, isolated, mark_of, marks
 from dynx.advice.facts.names import SIZE, spoken
 from dynx.advice.facts.reasons import is_size_in_shape
 from dynx.advice.facts.shared_advice import instances_advice
-from dynx.advice.facts.sizes import is_size_one, size_advice
+from dynx.advice.facts.sizes import is_compared_with_parameter, is_size_one, size_advice
 from dynx.advice.rule import Advice, Cause, RecompileRule
 from dynx.records.fix import Fix
 
@@ -32,7 +32,8 @@ def _fixes(cause: Cause) -> Iterator[Fix]:
         return  # compiles on its own, whatever is marked
     if "duck sizing" in reason.text:
         yield Fix("statement", "torch.fx.experimental._config.use_duck_shape = False")
-    if match is not None and ("_parameters[" in match["tensor"] or "parameter" in reason.text):
+    is_of_parameter = match is not None and ("_parameters[" in match["tensor"] or "parameter" in reason.text)
+    if is_of_parameter or (cause.fixed is not None and is_compared_with_parameter(cause.fixed)):
         yield Fix("statement", f"{CONFIG}.force_parameter_static_shapes = False")
     elif (own := mark_of(cause)) is not None:
         yield from marks(cause, own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dynx.advice.facts.fixes import of_value
 from dynx.advice.facts.libraries import library_of
 from dynx.advice.facts.names import ITEM, spoken
@@ -10,6 +12,8 @@ from dynx.advice.facts.shared_advice import PER_VALUE
 from dynx.advice.facts.sizes import LOOP
 from dynx.advice.rule import Advice, Cause, RecompileRule, expected
 from dynx.records.observed import Specialized
+
+_BRANCH = re.compile(r"\b(?:if|elif|while|assert|match)\b")
 
 
 def _advice(cause: Cause) -> Advice:
@@ -53,7 +57,9 @@ def _on_number(cause: Cause, source: str) -> Advice:
         return Advice(f"pass {source} as a float on every call, or as a tensor")
     if cause.after is not None and is_result(cause):
         return Advice(f"remove the graph break{': ' if cause.advice_after else ''}{cause.advice_after}")
-    if len(cause.recompiles) > 1:
+    if LOOP.search(reason.code):
+        return Advice("the loop is unrolled for each value: compile the body of one step, and loop outside")
+    if len(cause.recompiles) > 1 and _BRANCH.search(reason.code):
         return Advice(
             f"pass {source} as a tensor, and select with torch.where instead of if; or decide outside the compiled function"
         )
