@@ -1,7 +1,6 @@
 """What the what-ifs of `dynx run` cost: at most 1.15x the compile time with the default backend, inductor.
 
-Each program is compiled twice, with empty caches: with `dynx.watch(what_if=True)`, and with `dynx.watch()`. The last row is the
-median of the programs, which is what the bound is for: a program that compiles in less than a second may take a little longer.
+Each program is compiled with empty caches: with `dynx.watch(what_if=True)`, and with `dynx.watch()`.
 
 python benchmarks/what_ifs.py [--out benchmarks/results/what_ifs.json]
 """
@@ -9,11 +8,9 @@ python benchmarks/what_ifs.py [--out benchmarks/results/what_ifs.json]
 from __future__ import annotations
 
 import gc
-import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from observers import gpt2
@@ -77,21 +74,19 @@ def seconds(name: str, *, what_if: bool) -> float:
 
 
 def main() -> int:
-    """Measure each program, and the median of all."""
+    """Measure each program."""
     out = out_option(__doc__)
     rows = [
         ratio(
             name,
             lambda name=name: seconds(name, what_if=True),
             lambda name=name: seconds(name, what_if=False),
-            bound=10.0,
+            bound=BOUND,
             pairs=5,
         )
         for name in PROGRAMS
     ]
-    middle = statistics.median(row.median for row in rows)
-    typical = next(row for row in rows if row.median == middle)
-    return report("what-ifs against a watch without", [*rows, replace(typical, name="the median program", bound=BOUND)], out)
+    return report("what-ifs against a watch without", rows, out)
 
 
 if __name__ == "__main__":
