@@ -154,6 +154,7 @@ labels: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/observers.py
+	$(BIN)/python benchmarks/what_ifs.py
 	$(BIN)/python benchmarks/comptime.py
 	$(BIN)/python benchmarks/guards.py
 	$(BIN)/python benchmarks/symbols.py
