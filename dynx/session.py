@@ -26,6 +26,7 @@ from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import FrameListener, emit
 from dynx._trace.uses import Uses
 from dynx._version import __version__
+from dynx._what_if.budget import SHARE
 from dynx.errors import DynxError
 from dynx.records import Compile, CompileUse
 from dynx.records.observed import Trouble
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Detail = Literal["normal", "full"]
-SHARE = 0.1  # of the compile time, for `what_if`
 
 
 def watch(*, out: str | Path | None = None, detail: Detail = "normal", what_if: bool = False) -> Watch:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import io
-import re
 import sys
 import types
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from programs_runner import PROGRAMS, restored_torch
+from support.unnumbered import code_of, normalized
 from torch._dynamo import convert_frame, output_graph, utils
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
@@ -31,13 +30,6 @@ CHOSEN = [
         "limits/global_step_counter.py", "library/logging_layer.py",
     )
 ]  # fmt: skip
-
-
-def normalized(text):
-    """Replace addresses, object ids and counters in names, which differ from run to run in one process."""
-    text = re.sub(r"0x[0-9a-f]+|\b\d{9,}\b", "N", text)
-    text = re.sub(r"(__compiled_fn_|__resume_at_|_c)\d+(?:_[0-9a-f_]+)?", r"\1N", text)
-    return re.sub(r"(___)\d+", r"\1N", text)
 
 
 def observe(path):
@@ -75,11 +67,6 @@ def observe(path):
             (metrics.co_name, metrics.guard_count, metrics.graph_op_count) for metrics in utils.get_compilation_metrics()
         ],
     }
-
-
-def code_of(code):
-    """Return the instructions with resolved arguments: the order of names in a code object differs from run to run."""
-    return [(instruction.opname, normalized(instruction.argrepr)) for instruction in dis.get_instructions(code)]
 
 
 def codes():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SHARE = 0.1  # of the compile time, unless the user asks for another
+
 
 @dataclass
 class Budget:

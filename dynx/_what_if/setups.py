@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from dynx._torch.compilation.experiments import mark_dynamic
 from dynx._torch.retracing import tensors
 from dynx.records.fix import Fix, Mark
 
@@ -104,7 +105,7 @@ def _marked(variables: Variables, fix: Fix) -> Variables | None:
         if not tensors.is_plain(tensor) or mark.dim >= tensor.dim():
             return None
         twin = twins.setdefault(id(tensor), tensors.twin(tensor))
-        tensors.mark_dynamic(twin, mark.dim, is_required=fix.may_fail)
+        mark_dynamic(twin, mark.dim, is_required=fix.may_fail)
     return {name: replaced(value, twins) for name, value in variables.items()}
 
 

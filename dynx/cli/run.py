@@ -14,6 +14,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dynx._runfile.rank import Rank, rank_in_environment
+from dynx._what_if.budget import SHARE
 from dynx.cli import program
 from dynx.cli.command import Subparsers
 from dynx.cli.program import trying
@@ -50,10 +51,10 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "--what-if",
         type=float,
-        default=0.1,
+        default=SHARE,
         metavar="SHARE",
         help="try the fixes of findings on calls that recompile, by tracing them again with each fix, without running them, "
-        "for at most this share of the compile time (default: 0.1; 0: none; inf: all)",
+        "for at most this share of the compile time (default: %(default)s; 0: none; inf: all)",
     )
     parser.add_argument("--full", action="store_true", help="show all that was recorded, in tables, not only the findings")
     parser.add_argument(

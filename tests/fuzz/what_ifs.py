@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dis
 import io
 import logging
 import math
@@ -21,11 +20,16 @@ import sys
 import types
 import warnings
 from collections import Counter
+from pathlib import Path
 
 import torch
 from torch._dynamo import convert_frame, output_graph, pgo, utils
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.unnumbered import code_of, normalized
+
+from dynx._torch.hooks import is_retracing
 from dynx._torch.shapes.code_state import plain
 from dynx.session import Watch
 
@@ -127,13 +131,13 @@ def observe(text: str, watch: contextlib.AbstractContextManager[object]) -> dict
     original = output_graph.OutputGraph.call_user_compiler
 
     def recording(self, gm, *args, **kwargs):
-        if not is_of_what_if():
+        if not is_retracing():
             graphs.append(normalized(gm.print_readable(print_output=False)))
         return original(self, gm, *args, **kwargs)
 
     out, log = io.StringIO(), io.StringIO()
     module = types.ModuleType("program")
-    module.__file__ = "/tmp/program.py"
+    module.__file__ = "program.py"
     sys.modules["program"] = module
     hook = convert_frame.register_bytecode_hook(lambda old, new: bytecode.append(code_of(new)))
     output_graph.OutputGraph.call_user_compiler = recording
@@ -167,25 +171,6 @@ def observe(text: str, watch: contextlib.AbstractContextManager[object]) -> dict
         "globals": sorted(normalized(name) for name in vars(module)),
         "registry": sorted(map(str, vars(module).get("__warningregistry__", {}))),
     }
-
-
-def is_of_what_if() -> bool:
-    """Return whether this thread traces for a what-if."""
-    from dynx._torch.hooks import is_retracing
-
-    return is_retracing()
-
-
-def normalized(text: str) -> str:
-    """Replace addresses, object ids and counters in names, which differ from run to run in one process."""
-    text = re.sub(r"0x[0-9a-f]+|\b\d{9,}\b", "N", text)
-    text = re.sub(r"(__compiled_fn_|__resume_at_|__gen_rand_values_|_c)\d+(?:_[0-9a-f_]+)?", r"\1N", text)
-    return re.sub(r"(___)\d+", r"\1N", text)
-
-
-def code_of(code: types.CodeType) -> list[tuple[str, str]]:
-    """Return the instructions of a code object with resolved arguments."""
-    return [(instruction.opname, normalized(instruction.argrepr)) for instruction in dis.get_instructions(code)]
 
 
 def compare(seed: int) -> tuple[list[str], int]:

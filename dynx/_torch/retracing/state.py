@@ -40,7 +40,7 @@ _TABLES = (
 
 @contextmanager
 def unchanged_state() -> Iterator[None]:
-    """Give torch's counters and tables the values back that they had when this context was entered.
+    """Restore torch's counters and tables, at the end of this context, to the values that they had at its beginning.
 
     The lock of Dynamo's compilations must be held, as no other compilation may change them meanwhile.
     """

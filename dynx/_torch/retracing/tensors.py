@@ -71,13 +71,6 @@ def twin(tensor: Any) -> Any:
         return _like(tensor.detach(), vars(tensor), requires_grad=tensor.requires_grad, is_leaf=tensor.is_leaf)
 
 
-def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
-    """Mark a dim of a twin as dynamic, with torch's `mark_dynamic` or `maybe_mark_dynamic`."""
-    from torch._dynamo import mark_dynamic, maybe_mark_dynamic
-
-    (mark_dynamic if is_required else maybe_mark_dynamic)(tensor, dim)
-
-
 def _is_unchanged(tensor: Any, metadata: TensorMetadata) -> bool:
     now = metadata_of(tensor)
     names = ("size", "stride", "dtype", "device", "requires_grad", "is_leaf", "is_inference", "marks")
@@ -85,7 +78,7 @@ def _is_unchanged(tensor: Any, metadata: TensorMetadata) -> bool:
 
 
 def _like(tensor: Any, attributes: Mapping[str, Any], *, requires_grad: bool, is_leaf: bool) -> Any:
-    """Give a new tensor the place in autograd's graph, and copies of the attributes, that another tensor has."""
+    """Return a new tensor with the place in autograd's graph, and with copies of the attributes, of another tensor."""
     import torch
 
     if requires_grad:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from dynx._what_if.budget import SHARE
 from dynx.cli import run
 from dynx.cli.command import Subparsers
 from dynx.cli.run_file import DEFAULT
@@ -21,4 +22,4 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     print(f"$ dynx run --try {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
     options = {"full": False, "top": None, "detail": "normal", "post_mortem": False, "pgo": None, "option": ""}
     options |= {"trial": None, "tries": True}
-    return run.act(argparse.Namespace(target=str(program), rest=[], out=DEFAULT, what_if=0.1, **options))
+    return run.act(argparse.Namespace(target=str(program), rest=[], out=DEFAULT, what_if=SHARE, **options))
