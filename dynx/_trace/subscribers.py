@@ -21,7 +21,7 @@ from dynx._torch.hooks import After, Before
 from dynx._torch.retracing.retrace import frame_of
 from dynx._torch.shapes.known_sizes import known_sizes, other_closure
 from dynx._torch.side_effects.observers import OBSERVERS
-from dynx._torch.tracing.graph_breaks import read_break
+from dynx._torch.tracing.graph_breaks import break_call, read_break
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.best_entry import best_first
 from dynx._trace.cache_keys import CompiledKeys
@@ -218,10 +218,9 @@ def _on_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
 
 
 def _on_graph_break(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    arguments = dict(zip(("self", "code_options", "reason", "exc"), args, strict=False)) | kwargs
-    scope = _scope()
-    if scope is not None and not getattr(arguments["exc"], "logged", False):
-        scope.add_break(read_break(arguments["reason"], arguments["exc"]))
+    scope, (reason, error) = _scope(), break_call(args, kwargs)
+    if scope is not None and not getattr(error, "logged", False):
+        scope.add_break(read_break(reason, error))
 
 
 def _on_guard_added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from dynx._torch.hooks import RunsUserCode, Subscription, retracing, subscribe
 from dynx._torch.retracing.quiet import quiet
 from dynx._torch.retracing.state import unchanged_state
 from dynx._torch.retracing.user_code import not_run
-from dynx._torch.tracing.graph_breaks import RawBreak, read_break
+from dynx._torch.tracing.graph_breaks import RawBreak, break_call, read_break
 
 _FIRST = 1_000_000_000  # numbers in names of a trace: larger than those of the program's own compilations
 _CODE = ("__compiled_fn_", "__resume_at_")  # names of what the bytecode of a trace calls, which guards do not read
@@ -120,8 +120,7 @@ def _collect(breaks: list[RawBreak]) -> Subscription:
     """Add each graph break of a trace for dynx to `breaks` until the handle is removed."""
 
     def on_break(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        arguments = dict(zip(("self", "code_options", "reason", "exc"), args, strict=False)) | kwargs
-        breaks.append(read_break(arguments["reason"], arguments["exc"]))
+        breaks.append(read_break(*break_call(args, kwargs)))
 
     def failed(hook: str, error: BaseException) -> None:
         raise error

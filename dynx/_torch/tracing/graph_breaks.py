@@ -37,6 +37,12 @@ class RawBreak:
     compiled_autograd: bool  # `torch._dynamo.config.compiled_autograd`
 
 
+def break_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any]:
+    """Return reason and exception from the arguments of `InstructionTranslatorBase.log_graph_break`."""
+    arguments = dict(zip(("self", "code_options", "reason", "exc"), args, strict=False)) | kwargs
+    return arguments["reason"], arguments["exc"]
+
+
 def read_break(reason: str, error: Any) -> RawBreak:
     """Read a graph break from the arguments of `InstructionTranslatorBase.log_graph_break`.
 
