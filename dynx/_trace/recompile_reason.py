@@ -24,6 +24,13 @@ _ADDRESS = re.compile(r"___check_obj_id\(.*, (?P<id>\d+)\)", re.S)
 _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
 
+class WeakSelf(NamedTuple):
+    """Weak references to the argument `self` of a call and to its class, which is known after `self` was freed too."""
+
+    object: Callable[[], Any]
+    of_class: Callable[[], type | None]
+
+
 @dataclass(frozen=True)
 class EntryFacts:
     """Plain data about a cache entry, recorded when the entry is compiled, and used to explain later recompiles.
@@ -35,7 +42,7 @@ class EntryFacts:
     state: Mapping[str, str]  # torch's global state
     backend: str | None
     described: safe_read.Described = field(default_factory=lambda: safe_read.Described({}, {}, {}))  # guarded values
-    instance: Callable[[], Any] = field(default=lambda: None)  # weak reference to `self`
+    instance: WeakSelf | None = None
 
     @cached_property
     def requests(self) -> dict[str, list[StackParts]]:
@@ -145,32 +152,35 @@ def explain(
     )
 
 
-def weak_self(locals: Mapping[str, Any]) -> Callable[[], Any]:
-    """Return a weak reference to the argument `self` of a frame, or a function that returns None if it has no `self`."""
+def weak_self(locals: Mapping[str, Any]) -> WeakSelf | None:
+    """Return weak references to the argument `self` of a frame and to its class, or None if it has no `self`."""
     try:
-        return weakref.ref(locals["self"])
+        return WeakSelf(weakref.ref(locals["self"]), weakref.ref(type(locals["self"])))
     except (KeyError, TypeError):
-        return lambda: None
+        return None
 
 
 def _other_instance(facts: EntryFacts, locals: Mapping[str, Any]) -> str | None:
-    """Return the name of the class of `self` if the entry was compiled for another living instance of the class, else None."""
-    before, now = facts.instance(), locals.get("self")
-    return type(now).__qualname__ if before is not None and now is not before and type(now) is type(before) else None
+    """Return the name of the class of `self` if the entry was compiled for another instance of the class, else None."""
+    before, now = facts.instance, locals.get("self")
+    is_other = before is not None and before.of_class() is type(now) and before.object() is not now
+    return type(now).__qualname__ if is_other else None
 
 
 def count_instances(facts: Iterable[EntryFacts | None], locals: Mapping[str, Any]) -> int:
-    """Return for how many living instances of the class of `self` a function is compiled, the present one included."""
-    now = locals.get("self")
-    living = [entry.instance() for entry in facts if entry is not None]
-    return len({id(each) for each in (*living, now) if each is not None and type(each) is type(now)})
+    """Return for how many instances of the class of `self` a function is compiled, the present one included."""
+    now = weak_self(locals)
+    before = [entry.instance for entry in facts if entry is not None]
+    # an object has one weak reference, which all its entries share, so instances that have been freed are told apart too
+    return len({id(each.object) for each in (*before, now) if each is not None and each.of_class() is type(locals.get("self"))})
 
 
 def _differing(facts: EntryFacts, locals: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the guarded attributes whose values differ between `self` and the instance that the entry was compiled for."""
-    if _other_instance(facts, locals) is None:
+    instance = facts.instance.object() if facts.instance is not None else None
+    if instance is None or _other_instance(facts, locals) is None:
         return ()
-    before, now = {"self": facts.instance()}, {"self": locals["self"]}
+    before, now = {"self": instance}, {"self": locals["self"]}
     sources = [source for source in facts.requests if source.startswith("self.")]
     values = ((source, safe_read.describe(source, before, {}), safe_read.describe(source, now, {})) for source in sources)
     return tuple(source for source, old, new in values if None not in (old, new) and old != new)[:_MAX_DIFFERING]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import gc
 
+import pytest
 import torch
 
 import dynx
@@ -256,10 +258,17 @@ class Scaled(torch.nn.Module):
         return x * self.factor
 
 
-def test_constants_of_instances_that_share_code_are_not_reported_as_a_counter():
+@pytest.mark.parametrize("kept", [True, False])
+def test_constants_of_instances_that_share_code_are_not_reported_as_a_counter(kept):
+    instances = []
     with dynx.watch() as w:
         for factor in (2, 3, 4):
             module = Scaled(factor)
             module.compile(backend="eager")
             module(torch.ones(2))
-    assert not [finding for finding in w.findings if finding.rule == "DX101"]
+            instances.append(module)
+            if not kept:
+                del instances[:], module
+                gc.collect()
+    (finding,) = w.findings
+    assert finding.title == "3 instances of Scaled share its compiled code: self.factor 2, then 3, 4"
