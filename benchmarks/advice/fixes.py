@@ -24,8 +24,6 @@ from pathlib import Path
 
 import truth
 
-from dynx.advice.proof.alternatives import names
-from dynx.advice.proof.tried import IN_VAIN
 from dynx.fix._output import Tolerance, difference
 from dynx.records.codec import from_data
 from dynx.records.fix_report import FixReport
@@ -105,10 +103,9 @@ def score(program: Path, budget: float) -> Scored:
 def refuted(report: FixReport) -> Iterator[str]:
     """Yield the advice of which each trial failed or changed the output: a rule that gives it is wrong about the program."""
     findings = (*report.remaining, *report.found)  # of a finding in both the advice before its trials
-    advice = {(finding.rule, finding.title): finding.advice.partition(IN_VAIN)[0] for finding in findings}
+    advised = {(finding.rule, finding.title): {each.does for each in finding.alternatives} for finding in findings}
     for trial in report.trials:
-        text = advice.get((trial.rule, trial.title), "")
-        is_advised = trial.fix.kind != "rewrite" and names(text, trial.fix)
+        is_advised = trial.fix.kind != "rewrite" and trial.fix.name in advised.get((trial.rule, trial.title), ())
         helps = any(other.is_kept and (other.title, other.fix) == (trial.title, trial.fix) for other in report.trials)
         if is_advised and not helps and trial.outcome in ("fails", "other output"):
             yield f"{trial.rule} {trial.title}: {trial.fix.code}: {trial.outcome}: {trial.reason}"

@@ -42,6 +42,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
     "compiled_code": ("torch._dynamo.eval_frame:always_optimize_code_objects", "functions that were compiled"),
     "compiled_autograd": ("torch._dynamo.config:compiled_autograd", "backward() in compiled code"),
+    "automatic_dynamic": ("torch._dynamo.config:automatic_dynamic_shapes", "advice: recompiles because of dynamic=False"),
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the recompile limit"),
     "accumulated_limit": ("torch._dynamo.config:accumulated_recompile_limit", "the recompile limit"),
     "fail_on_limit": ("torch._dynamo.config:fail_on_recompile_limit_hit", "errors at the recompile limit"),

@@ -195,6 +195,7 @@ class Scope:
                 time.time() - self.elapsed,
                 named(self.failed_at) if self.failed_at is not None else None,
                 code_at(self.failed_at or at_break),
+                automatic_dynamic=self.call.automatic_dynamic,
                 of_dynx=getattr(self.call.cache_key, "of_dynx", False),
             )
         )

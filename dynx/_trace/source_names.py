@@ -49,6 +49,19 @@ def in_words_of_the_user(
     return [replace(reason, source=_of_closure(reason.source, locals, globals)) for reason in reasons]
 
 
+def in_frame(source: str, code: CodeType, locals: Mapping[str, Any]) -> str:
+    """Return the source of a value in the variables of a frame: `args[0]` for the parameter `x` that torch's wrapper hides."""
+    if is_shared(code):
+        names = _parameters(locals.get("fn"))
+    else:
+        names = _parameters_of_wrapped(code, locals)[code.co_argcount :] if code.co_flags & CO_VARARGS else ()
+    name = re.split(r"\W", source, maxsplit=1)[0]
+    if name in locals or name not in names:
+        return source
+    is_positional = names.index(name) < len(locals.get("args", ()))
+    return f"{f'args[{names.index(name)}]' if is_positional else f'kwargs[{name!r}]'}{source.removeprefix(name)}"
+
+
 def _renamed(reason: Reason, source: str) -> Reason:
     """Return a copy of the reason in which the guarded value is called `source`.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHARE = 0.1  # of the compile time, unless the user asks for another
+_IN_ADVANCE = 10.0  # seconds of compiling that count from the start: in a small program, most advice is tried
 
 
 @dataclass
 class Budget:
-    """The time that traces may take: a share of the compile time so far, but at least one fix for each finding.
+    """The time that traces may take: a share of the compile time, but at least one fix for each finding.
 
     Attributes:
         share: of the compile time; `math.inf` for no limit.
@@ -25,7 +26,7 @@ class Budget:
 
     def allows(self, seconds: float, *, is_free: bool) -> bool:
         """Return whether a trace may take `seconds`; the first traces of a finding are always allowed."""
-        if is_free or self.spent + seconds <= self.share * self.compiling:
+        if is_free or self.spent + seconds <= self.share * (_IN_ADVANCE + self.compiling):
             return True
         self.cut += 1
         return False

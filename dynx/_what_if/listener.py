@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from dynx._run import Run
@@ -12,6 +12,7 @@ from dynx._torch.cache.guard_failures import holds
 from dynx._torch.retracing.retrace import Frame
 from dynx._torch.shapes.profile_copies import copy_of, profile_at_start, profile_now
 from dynx._trace.compile_scope import CompileKey, graph_break
+from dynx._trace.source_names import in_frame
 from dynx._what_if.breaks import BreakFixes
 from dynx._what_if.budget import Budget
 from dynx._what_if.earlier_calls import KeptCall, keep
@@ -19,8 +20,10 @@ from dynx._what_if.setups import Variables, setup_of
 from dynx._what_if.variant import Variant, VariantKey
 from dynx.advice.facts.names import spoken
 from dynx.advice.findings.causes import causes
+from dynx.advice.findings.recompiles import advice_on
 from dynx.advice.findings.resumed import frame_of
 from dynx.records.compile import Compile
+from dynx.records.fix import Fix
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.recompile import Recompile
@@ -105,17 +108,22 @@ class WhatIfs:
         for cause in causes(own):
             if frame_of(cause.recompiles[0].key) != key:
                 continue
-            fixes = [(fix, setup) for fix in cause.rule.fixes(cause) if (setup := setup_of(fix)) is not None]
-            for number, (fix, setup) in enumerate(fixes):
+            printed = {each.does for each in advice_on(cause).alternatives}
+            proposed = sorted(cause.rule.fixes(cause), key=lambda fix: fix.name not in printed)  # stable
+            fixes = [(fix, setup) for fix in proposed if (setup := setup_of(fix)) is not None]
+            refuted = True  # all fixes so far
+            for fix, setup in fixes:
                 known = function.variants.get(VariantKey(cause.rule.id, fix))
                 if known is None:
                     profile = profile_at_start() if function.profile is None else copy_of(function.profile)
-                    known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, is_first=not number)
+                    setup = setup_of(_in_frame(fix, frame)) or setup
+                    known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, is_free=refuted)
                     function.variants[known.key] = known
                     earlier = earlier or [call.variables(frame.locals) for call in function.calls]
                     changed = {spoken(reason.source): reason.expected for reason in recompile.reasons}
                     known.begin(frame, earlier, changed | function.calls[0].kept.changed(frame.locals))
                 yield known
+                refuted = refuted and known.is_refuted
 
     def _record(self, key: CompileKey, location: Location, variant: Variant) -> WhatIf:
         known = {found.cause for found in Run(tuple(self._records())).graph_breaks}
@@ -131,6 +139,12 @@ class WhatIfs:
             outcome = "removes" if variant.compiles == 1 else "fewer" if variant.compiles < variant.calls else "no effect"
         about = (*frame_of(key), location, variant.rule, variant.fix)
         return WhatIf(*about, outcome, variant.calls, variant.compiles, reason, variant.seconds, None, then)
+
+
+def _in_frame(fix: Fix, frame: Frame) -> Fix:
+    """Return a fix with the sources that its marks have in a frame."""
+    sources = (in_frame(mark.source, frame.code, frame.locals) for mark in fix.marks)
+    return replace(fix, marks=tuple(replace(mark, source=source) for mark, source in zip(fix.marks, sources, strict=True)))
 
 
 def _seconds_of_tracing(compiled: Compile) -> float:

@@ -36,7 +36,7 @@ class Variant:
         profile: torch's profile of dynamic sizes as it would be.
         budget: of all traces of the run.
         estimate: seconds that a trace may take.
-        is_first: whether it is the first fix of its finding.
+        is_free: whether the budget always allows its first traces: those of the first fix of a finding that is not refuted.
         entries: the guards of the compilations.
         compiles: their number; it includes a first call that could not be traced again.
         raised: what a trace raised; no further call is traced then.
@@ -52,7 +52,7 @@ class Variant:
     profile: Any
     budget: Budget
     estimate: float
-    is_first: bool
+    is_free: bool
     entries: list[Guards] = field(default_factory=list)
     compiles: int = 0
     calls: int = 0
@@ -66,6 +66,11 @@ class Variant:
     def key(self) -> VariantKey:
         """The rule and the fix."""
         return VariantKey(self.rule, self.fix)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the fix raised, leads to a graph break, or saves nothing."""
+        return self.raised is not None or bool(self.breaks) or (not self.unknown and 1 < self.calls == self.compiles)
 
     @property
     def is_open(self) -> bool:
@@ -117,7 +122,7 @@ class Variant:
         if changed is None:
             self.unknown = "an argument is not of the expected type"
             return None
-        if not self.budget.allows(self.estimate, is_free=self.is_first and self.traces < _FREE):
+        if not self.budget.allows(self.estimate, is_free=self.is_free and self.traces < _FREE):
             self.unknown = "the time for what-ifs was used up"
             return None
         with self.setup.in_effect(), in_use(self.profile):

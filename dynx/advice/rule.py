@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dynx.records.compile import Compile
-from dynx.records.finding import Finding
+from dynx.records.finding import Alternative, Finding, joined
 from dynx.records.fix import Fix, Mark
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
@@ -33,16 +33,35 @@ class FrameKey(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Advice: its text, whether the number of recompiles is bounded, and whether it says to raise a recompile limit."""
+    """Advice of a rule: alternatives, the best first, and whether the number of recompiles is bounded."""
 
-    text: str
+    alternatives: tuple[Alternative, ...]
     is_expected: bool = False  # the number of recompiles is bounded: one per mode, per class, per object
-    has_limit: bool = False  # the text names a recompile limit to raise
+
+    def __str__(self) -> str:
+        return joined(self.alternatives)
+
+    def with_first(self, *ways: str | Alternative) -> Advice:
+        """Return this advice with further alternatives before its own."""
+        return self._replace(alternatives=(*_alternatives(ways), *self.alternatives))
+
+    def with_last(self, *ways: str | Alternative) -> Advice:
+        """Return this advice with further alternatives after its own."""
+        return self._replace(alternatives=(*self.alternatives, *_alternatives(ways)))
 
 
-def expected(text: str) -> Advice:
+def one_of(*ways: str | Alternative) -> Advice:
+    """Return advice with alternatives, the best first; a text is what only the user can do."""
+    return Advice(_alternatives(ways))
+
+
+def expected(*ways: str | Alternative) -> Advice:
     """Return an `Advice` that says to expect a bounded number of recompiles, such as one per mode (`is_expected` is True)."""
-    return Advice(text, is_expected=True)
+    return Advice(_alternatives(ways), is_expected=True)
+
+
+def _alternatives(ways: Iterable[str | Alternative]) -> tuple[Alternative, ...]:
+    return tuple(Alternative(way) if isinstance(way, str) else way for way in ways)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +116,7 @@ class BreakRule(Rule):
 
     applies: Callable[[GraphBreak], bool]
     title_of: Callable[[GraphBreak], str]
-    advice: Callable[[GraphBreak], str]
+    advice: Callable[[GraphBreak], Advice]
     fixes: Callable[[GraphBreak], Iterable[Fix]] = lambda graph_break: ()
     is_call: bool = False
     is_consequence: bool = False
@@ -112,7 +131,7 @@ class PlaceRule(Rule):
 
     applies: Callable[[GraphBreak], bool]
     title_of: Callable[[GraphBreak], str]
-    advice: Callable[[GraphBreak, BreakRule | None], str]
+    advice: Callable[[GraphBreak, BreakRule | None], Advice]
     is_call: bool = False
     is_consequence: bool = False
 
@@ -170,6 +189,7 @@ class Cause:
     allowed: int | None = None  # the recompile limit that the function reached
     first_call: Location | None = None  # the line that called the function when it was first compiled
     advice_after: str = ""  # how to remove the graph break after which the function resumes
+    is_static: bool = False  # compiled with dynamic=False: each size and number is compiled on its own
     what_ifs: tuple[WhatIf, ...] = ()  # fixes that were tried on calls of the function while the program ran
 
     @property

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 from dynx._reading.user_location import first_line
 from dynx._trace.dispatch import trouble
+from dynx._trace.source_names import in_frame
 from dynx.errors import UsageError
 from dynx.records import Location
 from dynx.records.fix import Fix, Mark
@@ -55,7 +57,7 @@ def _marking(fix: Fix, function: Location) -> Callable[[CodeType, Mapping[str, A
         from dynx._torch.compilation.experiments import mark_dynamic
 
         for mark in fix.marks:
-            tensor = value_of(mark, variables)
+            tensor = value_of(replace(mark, source=in_frame(mark.source, code, variables)), variables)
             if isinstance(tensor, Tensor) and mark.dim < tensor.dim():
                 mark_dynamic(tensor, mark.dim, is_required=fix.may_fail)
 

@@ -22,7 +22,7 @@ from dynx.records.cudagraphs import (
 )
 from dynx.records.detail import CompiledGuards, GraphCode
 from dynx.records.effects import Effect, FrameEffects, Modified, Mutation
-from dynx.records.finding import Finding
+from dynx.records.finding import Alternative, Finding
 from dynx.records.fix import Fix, Mark
 from dynx.records.fix_report import FixReport
 from dynx.records.graph_break import GraphBreak
@@ -55,6 +55,7 @@ from dynx.records.what_if import WhatIf
 
 __all__ = [
     "AddressChange",
+    "Alternative",
     "Attempt",
     "Backward",
     "BecameDynamic",

@@ -48,6 +48,7 @@ class Compile(OfCompile, Record):
     began: float = 0.0  # seconds since 1970; 0 in runs of an older dynx
     failed_at: Location | None = None  # the line at which the compilation failed
     code: str = ""  # the source line at `failed_at`, or of the graph break that a resume function continues after
+    automatic_dynamic: bool = True  # whether sizes that change become dynamic: not with `dynamic=False`
     of_dynx: bool = False  # compiled by a function of dynx, such as `dynx.check`, apart from the program's own code
 
     @property

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from dynx.records.fix import Fix
 from dynx.records.location import Location
 from dynx.records.record import Record
 from dynx.records.trial import Trial
 from dynx.records.what_if import WhatIf
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative(Record):
+    """One way to follow the advice of a finding."""
+
+    text: str
+    does: str = ""  # the `Fix.name` of the fixes that do what the text says; empty if only the user can do it
+    proof: str = ""  # what was seen when it was tried: "proven: 2 compiles, not 9"
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.proof})" if self.proof else self.text
+
+
+def joined(alternatives: Iterable[Alternative]) -> str:
+    """Return alternatives as one text of advice."""
+    return "; or ".join(map(str, alternatives))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,12 @@ class Finding(Record):
     fixes: tuple[Fix, ...] = ()  # changes that `dynx fix` can try, the smallest first
     trials: tuple[Trial, ...] = ()  # of `dynx run --try`
     what_ifs: tuple[WhatIf, ...] = ()  # fixes that were tried while the program ran, the best first
+    alternatives: tuple[Alternative, ...] = ()  # of the advice, the best first; empty if the advice has no fixes
+
+    def advised(self, alternatives: Iterable[Alternative]) -> Finding:
+        """Return this finding with other advice."""
+        kept = tuple(alternatives)
+        return replace(self, alternatives=kept, advice=joined(kept))
 
     @property
     def rank(self) -> tuple[bool, float]:

@@ -61,6 +61,13 @@ class Fix(Record):
     after: Fix | None = None  # the fix that led to this fix; both are tried together
 
     @property
+    def name(self) -> str:
+        """The setting, option, call or rewrite of this fix, without its value and place; equal for fixes that do the same."""
+        if self.kind == "mark":
+            return "mark_dynamic" if self.may_fail else "maybe_mark_dynamic"
+        return self.rewrite or (self.code if self.kind == "option" else self.code.partition(" = ")[0])
+
+    @property
     def is_stance(self) -> bool:
         """Whether this fix, or the fix `after` that led to it, sets a stance under which first calls run eagerly."""
         return self.kind == "stance" or self.rewrite == "first call" or (self.after is not None and self.after.is_stance)

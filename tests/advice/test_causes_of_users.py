@@ -337,5 +337,5 @@ def test_finding_on_a_smaller_last_batch_names_drop_last():
     (finding,) = findings_after(*[functools.partial(compiled, torch.ones(size, 3)) for size in (16, 16, 10)])
     assert (
         finding.advice
-        == "mark_dynamic(x, 0) before the call, or pad to one size; of a smaller last batch: drop_last=True in the DataLoader"
+        == "mark_dynamic(x, 0) before the call; or pad to one size; of a smaller last batch: drop_last=True in the DataLoader"
     )

@@ -46,7 +46,7 @@ def test_one_change_that_recompiles_all_parts_of_a_split_function_is_one_finding
     assert finding.location.line == line_of(in_three_parts, "y = x * 2")
     assert finding.count == 3
     assert sum("size mismatch" in line for line in finding.evidence) == 3
-    assert finding.advice == "maybe_mark_dynamic(x, 0) before the call, or pad to one size"
+    assert finding.advice == "maybe_mark_dynamic(x, 0) before the call; or pad to one size"
 
 
 def by_two_modes(x, first, second):

@@ -79,7 +79,7 @@ def test_size_in_a_model_that_a_trainer_calls_is_to_be_marked_where_the_batch_is
     reason = Reason("size", "L['x'].size()[0]", "6", "2", within("transformers", "bert.py", "forward"), against="0/0")
     (finding,) = advise(run_with(reason=reason, called_from=within("transformers", "trainer.py", "compute_loss")))
     assert (
-        finding.advice == "mark_dynamic(x, 0) where the batch is made, such as in the data collator, or pad to one size there"
+        finding.advice == "mark_dynamic(x, 0) where the batch is made, such as in the data collator; or pad to one size there"
     )
 
 

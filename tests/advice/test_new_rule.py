@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 RULE = '''
 """DX299: a call of a function named dummy."""
 
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.fix import Fix
 
 RULE = BreakRule(
@@ -24,7 +24,7 @@ RULE = BreakRule(
     priority=PRIORITY,  # whatever else applies to the call
     applies=lambda graph_break: graph_break.callee == "dummy",
     title_of=lambda graph_break: f"dummy() at line {graph_break.location.line}",
-    advice=lambda graph_break: "call another function",
+    advice=lambda graph_break: one_of("call another function"),
     fixes=lambda graph_break: [Fix("statement", "torch._dynamo.config.verbose = True")],
 )
 '''

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynx import Run
+from dynx.advice.facts.fixes import setting
 from dynx.advice.proof.tried import with_trials
-from dynx.records import Events, Finding, Fix, Location, Trial
+from dynx.records import Alternative, Events, Finding, Fix, Location, Trial
 
 BEFORE = Events(4, 1, 0, 0, 0, 2.0)
 AFTER = replace(BEFORE, recompiles=1)
@@ -16,7 +17,13 @@ FINDING = Finding(
     Location("train.py", 7, "step"),
     1.0,
     (),
-    "mark_dynamic(x, 0) before the call, or pad to one size; or compile with dynamic=True",
+    "",
+).advised(
+    [
+        Alternative("mark_dynamic(x, 0) before the call", "mark_dynamic"),
+        Alternative("pad to one size"),
+        Alternative("compile with dynamic=True", "dynamic=True"),
+    ]
 )
 
 
@@ -40,13 +47,13 @@ def test_a_fix_that_failed_is_no_longer_advised():
 
 
 def test_where_everything_failed_nothing_is_advised():
-    finding = replace(FINDING, advice="compile with dynamic=True")
+    finding = FINDING.advised([Alternative("compile with dynamic=True", "dynamic=True")])
     found = with_trials(finding, [trial_of("dynamic=True", "other output")])
     assert found.advice == "nothing that is known helps; tried in vain: dynamic=True (other output)"
 
 
 def test_a_setting_is_known_by_its_name():
-    advised = replace(FINDING, advice="keep it a tensor; or config.capture_scalar_outputs = True")
+    advised = FINDING.advised([Alternative("keep it a tensor"), setting("capture_scalar_outputs = True")])
     trial = trial_of("torch._dynamo.config.capture_scalar_outputs = True", "no effect", kind="statement")
     assert with_trials(advised, [trial]).advice.startswith("keep it a tensor; tried in vain: ")
 

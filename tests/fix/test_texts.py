@@ -68,6 +68,10 @@ def written(findings: tuple[Finding, ...], path: str) -> list[tuple[str, str, li
     ]
 
 
+def _reworded(advice: Advice) -> Advice:
+    return advice._replace(alternatives=tuple(replace(each, text="change it") for each in advice.alternatives))
+
+
 @pytest.fixture
 def reworded(monkeypatch):
     """Return a function that replaces all texts of rules and rewrites, but not code that a fix consists of."""
@@ -77,9 +81,12 @@ def reworded(monkeypatch):
         for rule in advice.RULES.values():
             texts = {"title": "a problem"}
             if isinstance(rule, RecompileRule):
-                texts["advice"] = lambda cause, old=rule.advice: Advice("change it", *old(cause)[1:])
+                texts["advice"] = lambda cause, old=rule.advice: _reworded(old(cause))
             elif isinstance(rule, BreakRule):
-                texts |= {"advice": lambda graph_break: "change it", "title_of": lambda graph_break: "something happens"}
+                texts |= {
+                    "advice": lambda graph_break, old=rule.advice: _reworded(old(graph_break)),
+                    "title_of": lambda graph_break: "something happens",
+                }
             for name, value in texts.items():
                 undo.append((rule, name, getattr(rule, name)))
                 object.__setattr__(rule, name, value)  # it is frozen

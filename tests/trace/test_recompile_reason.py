@@ -57,7 +57,7 @@ def test_mark_dynamic_advice_names_all_sizes_that_change_together():
         for size in (4, 6):
             compiled(torch.ones(size, 2), torch.ones(size, 2))
     (finding,) = w.findings
-    assert finding.advice == "maybe_mark_dynamic(x, 0) with maybe_mark_dynamic(y, 0) before the call, or pad to one size"
+    assert finding.advice == "maybe_mark_dynamic(x, 0) with maybe_mark_dynamic(y, 0) before the call; or pad to one size"
 
 
 def test_size_one_gets_no_mark_dynamic_advice():

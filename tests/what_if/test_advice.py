@@ -11,31 +11,40 @@ import torch
 import dynx
 from dynx import Run
 from dynx.advice.proof.what_ifs import of_parts, with_what_ifs
-from dynx.records import Fix, Location, WhatIf
+from dynx.records import Alternative, Fix, Location, WhatIf
+from dynx.records.finding import joined
 from dynx.session import Watch
 
 TRIED = WhatIf(0, "0", Location("a.py", 1, "f"), "DX102", Fix("option", "dynamic=True"), "removes", 5, 1)
 FAILED = replace(TRIED, fix=Fix("mark", "mark_dynamic(x, 0)"), outcome="raises", reason="ConstraintViolationError", compiles=0)
-ADVICE = "mark_dynamic(x, 0) before the call, or pad to one size"
+ADVICE = "mark_dynamic(x, 0) before the call; or pad to one size"
+UNPROVEN = "mark_dynamic(x, 0) before the call (not proven); or pad to one size"
+ALTERNATIVES = (Alternative("mark_dynamic(x, 0) before the call", "mark_dynamic"), Alternative("pad to one size"))
 
 
 @pytest.mark.parametrize(
     ("what_ifs", "advice"),
     [
         ([], ADVICE),
-        ([TRIED], f"compile with dynamic=True (proven: 1 compile, not 5); or {ADVICE}"),
+        ([TRIED], "compile with dynamic=True (proven: 1 compile, not 5); or pad to one size"),
         ([FAILED], "pad to one size"),
         ([TRIED, FAILED], "compile with dynamic=True (proven: 1 compile, not 5); or pad to one size"),
-        ([replace(TRIED, outcome="fewer", compiles=4)], f"{ADVICE}; or compile with dynamic=True (proven: 4 compiles, not 5)"),
-        ([replace(TRIED, outcome="fewer", compiles=2)], f"compile with dynamic=True (proven: 2 compiles, not 5); or {ADVICE}"),
-        ([replace(TRIED, outcome="no effect", compiles=5)], ADVICE),
-        ([replace(TRIED, outcome="not proven", reason="the time for what-ifs was used up")], ADVICE),
-        ([replace(TRIED, outcome="leads to another", reason="a graph break")], ADVICE),
+        (
+            [replace(TRIED, outcome="fewer", compiles=4)],
+            f"{UNPROVEN}; or compile with dynamic=True (proven: 4 compiles, not 5)",
+        ),
+        (
+            [replace(TRIED, outcome="fewer", compiles=2)],
+            "compile with dynamic=True (proven: 2 compiles, not 5); or pad to one size",
+        ),
+        ([replace(TRIED, outcome="no effect", compiles=5)], UNPROVEN),
+        ([replace(TRIED, outcome="not proven", reason="the time for what-ifs was used up")], UNPROVEN),
+        ([replace(TRIED, outcome="leads to another", reason="a graph break")], UNPROVEN),
         ([replace(TRIED, fix=FAILED.fix)], "mark_dynamic(x, 0) before the call (proven: 1 compile, not 5); or pad to one size"),
     ],
 )
 def test_what_is_proven_comes_first_and_what_is_refuted_is_not_advised(what_ifs, advice):
-    assert with_what_ifs(ADVICE, what_ifs) == advice
+    assert joined(with_what_ifs(ALTERNATIVES, what_ifs)) == advice
 
 
 def test_parts_of_a_function_are_added_up():
@@ -55,7 +64,11 @@ def test_a_run_file_has_the_last_state_of_each_what_if(tmp_path):
             compiled(torch.ones(size))
     loaded = Run.load(tmp_path / "run.dynx")
     assert loaded.what_ifs == watch.what_ifs
-    assert {(each.calls, each.compiles) for each in loaded.what_ifs} == {(3, 1)}
+    without_option = Fix("option", "dynamic=None")
+    assert {(each.calls, each.compiles, each.fix == without_option) for each in loaded.what_ifs} == {
+        (3, 1, False),
+        (3, 2, True),
+    }
     assert loaded.findings[0].what_ifs == watch.findings[0].what_ifs
     assert loaded.findings[0].advice.startswith("mark_dynamic(x, 0) before the call (proven: 1 compile, not 3)")
 

@@ -28,6 +28,7 @@ class CompileCall:
     backend: str
     fullgraph: bool
     cache_key: Any = None  # if the backend is keyed (`backend_key`)
+    automatic_dynamic: bool = True  # whether sizes that change become dynamic: not with `dynamic=False`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
     """Read the arguments of `convert_frame._compile`."""
     arguments = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
     compile_id = arguments["compile_id"]
+    from torch._dynamo import config
+
     return CompileCall(
         arguments["code"],
         arguments["locals"],
@@ -53,6 +56,7 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
         backend_name(arguments["compiler_fn"]),
         bool(arguments["one_graph"]),
         key_of(arguments["compiler_fn"]),
+        config.automatic_dynamic_shapes,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dynx.advice.facts.names import ITEM, SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.records.compile import GaveUp
+from dynx.records.finding import Alternative
 from dynx.records.fix import Fix, FixKind, Mark, rewrite
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
@@ -20,6 +21,46 @@ CONFIG = "torch._dynamo.config"
 STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 _LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
 _BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewrite")  # the smallest change first
+
+
+def setting(assignment: str, text: str = "{}") -> Alternative:
+    """Return the alternative to change a setting of Dynamo: `allow_rnn = True`; `text` says more, with `{}` for the code."""
+    code = f"{CONFIG}.{assignment}"
+    return Alternative(text.format(code), Fix("statement", code).name)
+
+
+def option(code: str, text: str = "compile with {}") -> Alternative:
+    """Return the alternative to pass an argument such as `dynamic=True` to torch.compile; `text` has `{}` for the argument."""
+    return Alternative(text.format(code), Fix("option", code).name)
+
+
+def marked(own: Mark, others: Sequence[Mark], text: str, *, may_fail: bool) -> Alternative:
+    """Return the alternative to mark a size and others as dynamic; `text` says when, with `{}` for the calls."""
+    maybe = "" if may_fail else "maybe_"
+    calls = [f"{maybe}{mark_text(mark)}" for mark in others]
+    more = [*calls[:2], f"{len(calls) - 2} more"] if len(calls) > 2 else calls
+    code = f"{maybe}{mark_text(own)}{' with ' if more else ''}{' and '.join(more)}"
+    return Alternative(text.format(code), Fix("mark", code, may_fail=may_fail).name)
+
+
+NOT_STATIC = Alternative("drop dynamic=False from torch.compile", "dynamic=None")
+
+
+def not_static(cause: Cause) -> Iterator[Fix]:
+    """Yield the fix that drops `dynamic=False`, if that is why each value is compiled on its own."""
+    if cause.is_static:
+        yield Fix("option", NOT_STATIC.does)
+
+
+def as_tensor(source: str, text: str = "") -> Alternative:
+    """Return the alternative to pass an argument as a tensor; `text` says more."""
+    return Alternative(f"pass {source} as a tensor{text}", rewrite("tensor argument").name)
+
+
+def limit(name: str, allowed: int) -> Alternative:
+    """Return the alternative to raise a recompile limit of which `allowed` compilations were too few."""
+    code = f"{CONFIG}.{name}"
+    return Alternative(f"raise {code} from {allowed} to the number of values, if it is known", Fix("statement", code).name)
 
 
 def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
@@ -95,6 +136,7 @@ def of_value(cause: Cause) -> Iterator[Fix]:
     """Yield the fixes to try for a Python value that changes and is guarded."""
     yield from first_call(cause)
     if re.match(r"-?\d", cause.first.expected or ""):
+        yield from not_static(cause)
         yield Fix("option", "dynamic=True")
         if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
             called = _in_user_code(cause.called_from)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from dynx.advice.facts.fixes import option
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import is_size_in_shape
 from dynx.advice.rule import Advice, Cause, expected
@@ -16,12 +17,15 @@ PER_VALUE = expected(
     "or branch on it outside the compiled function"
 )
 
-ISOLATED = "or compile {} with isolate_recompiles=True (from torch 2.13 on)"
+ISOLATED = option("isolate_recompiles=True", "compile each with {} (from torch 2.13 on)")
 
 
 def instances_advice(cause: Cause) -> Advice:
-    """Return the advice for instances of a class that recompile because they differ."""
-    reason, count = cause.first, len(cause.recompiles) + 1
+    """Return the advice for instances of a class that recompile because they differ.
+
+    `isolate_recompiles=True` compiles each instance too: it only keeps them below the recompile limit.
+    """
+    reason = cause.first
     if reason.holder == "object" and not is_size_in_shape(reason):
         first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
     elif _is_float_of_instances(reason):
@@ -31,9 +35,7 @@ def instances_advice(cause: Cause) -> Advice:
         first = f"remove the graph break at line {line}: each {reason.other_instance} is then part of the graph of its caller"
     else:
         first = f"compile the whole model that contains each {reason.other_instance}"
-    limit = max(count, cause.allowed or 0)
-    others = f"{ISOLATED.format('each')}; or raise torch._dynamo.config.recompile_limit above {limit}"
-    return Advice(f"{first}; {others}", has_limit=True)
+    return expected(first, *([ISOLATED] if cause.allowed is not None else []))
 
 
 def _is_float_of_instances(reason: Reason) -> bool:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import re
 
+from dynx.advice.facts.fixes import NOT_STATIC, marked, option, setting
+from dynx.advice.facts.loops import is_loop
 from dynx.advice.facts.names import SIZE, is_array, spoken
 from dynx.advice.facts.shared_advice import ISOLATED
-from dynx.advice.rule import Advice, Cause, expected
+from dynx.advice.rule import Advice, Cause, expected, one_of
+from dynx.records.fix import Mark
 from dynx.records.observed import Specialized
 from dynx.records.recompile import Reason
 
-LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
 _LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(|\bif \w+ (?:not )?in [\w.]+")
 _PARAMETERS = re.compile(r"\.(?:named_)?(?:parameters|buffers)\(")
 _PARAMETER_HINT = "Guard failed on a parameter"  # in torch's message
-_GENERATION = Advice(
-    "two graphs are expected: generate() calls the model with the prompt, then with one token at a time; "
-    "for prompts of many lengths, compile with dynamic=True"
+_GENERATION = one_of(
+    option(
+        "dynamic=True",
+        "two graphs are expected: generate() calls the model with the prompt, then with one token at a time; "
+        "for prompts of many lengths, compile with {}",
+    )
 )
-_STATIC_PARAMETER = Advice(
-    "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False; "
-    "where it needs no gradient, pass its .data"
+_STATIC_SIZES = "force_parameter_static_shapes = False"
+_STATIC_PARAMETER = one_of(
+    setting(_STATIC_SIZES, "sizes of an nn.Parameter are static: {}; where it needs no gradient, pass its .data")
 )
 
 
@@ -39,33 +44,45 @@ def size_advice(cause: Cause) -> Advice:
     if reason.kind == "shape" or match is None:
         return expected("one recompile per side of the branch is expected; to avoid it, branch outside the compiled function")
     if "_parameters[" in match["tensor"]:
-        return Advice(f"give the parameter one size, padded to the largest; {ISOLATED.format('each module')}")
+        return one_of("pad the parameter to one size, the largest", *([ISOLATED] if cause.allowed is not None else []))
     if _PARAMETER_HINT in reason.text:
         return _STATIC_PARAMETER
-    maybe = "maybe_" if cause.is_split else ""  # mark_dynamic raises if another part of the function fixes the size
-    mark = f"{maybe}mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
     if cause.fixed is not None:
-        if len(cause.recompiles) == 1 and not (LOOP.search(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
-            return Advice(f"{mark} before the call, and all sizes that this line compares with it; or pad to one size")
+        if len(cause.recompiles) == 1 and not (is_loop(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
+            return _marked(cause, "{} before the call, and all sizes that this line compares with it", _PAD)
         return _advice_on_fixed_size(cause.fixed)
     if is_array(reason.source):
         tensor = f"torch.from_numpy({spoken(match['tensor'])})"
-        return Advice(f"compile with dynamic=True; or pass t = {tensor}, after mark_dynamic(t, {match['dim']})")
+        return one_of(option("dynamic=True"), f"pass t = {tensor}, after mark_dynamic(t, {match['dim']})")
     if cause.after is not None:
         line = cause.after.location.own.line
-        return Advice(f"compile with dynamic=True, or remove the graph break at line {line}: a value inside cannot be marked")
+        return one_of(option("dynamic=True"), f"remove the graph break at line {line}: a value inside cannot be marked")
     has_one = "1" in (reason.expected, reason.got)
     if has_one and match["dim"] == "1" and cause.called_from is not None and "/generation/" in cause.called_from.file:
         return _GENERATION
     if has_one:
         if len(cause.recompiles) > 1:
-            return Advice(f"{mark}, and warm up with 2 or more, or pad to a fixed size: size 1 always compiles on its own")
+            return _marked(cause, "{}, and warm up with 2 or more", "pad to a fixed size: size 1 always compiles on its own")
         return _SIZE_ONE
     if cause.called_from is not None and cause.called_from.library is not None:  # such as a Trainer
-        return Advice(f"{mark} where the batch is made, such as in the data collator, or pad to one size there")
+        return _marked(cause, "{} where the batch is made, such as in the data collator", f"{_PAD} there")
     if match["dim"] == "0" and len(cause.recompiles) == 1 and _is_less(reason.got, reason.expected):
-        return Advice(f"{mark} before the call, or pad to one size; of a smaller last batch: drop_last=True in the DataLoader")
-    return Advice(f"{mark} before the call, or pad to one size")
+        return _marked(cause, _BEFORE, f"{_PAD}; of a smaller last batch: drop_last=True in the DataLoader")
+    return _marked(cause, _BEFORE, _PAD)
+
+
+_BEFORE = "{} before the call"
+_PAD = "pad to one size"
+
+
+def _marked(cause: Cause, text: str, *others: str) -> Advice:
+    """Return the advice to mark the changed size and the other changing sizes: marking only one of equal sizes may raise."""
+    match = SIZE.match(cause.first.source)
+    assert match is not None  # checked by the caller
+    own = Mark(match["tensor"], int(match["dim"]))
+    more = [mark for mark in dict.fromkeys((*cause.together, *cause.varying)) if mark != own]
+    may_fail = not (more or cause.is_split)  # mark_dynamic raises if another part of the function fixes the size
+    return one_of(*([NOT_STATIC] if cause.is_static else []), marked(own, more, text, may_fail=may_fail), *others)
 
 
 _SIZE_ONE = expected(
@@ -91,11 +108,12 @@ def _advice_on_fixed_size(fixed: Specialized) -> Advice:
     """Return the advice for a size that a line specializes, where `mark_dynamic` would raise ConstraintViolationError."""
     if is_compared_with_parameter(fixed):
         return _PER_MODEL
-    if LOOP.search(fixed.code):
-        return Advice("the loop is unrolled for each size: compile the body of one step and loop outside, or pad to one size")
+    if is_loop(fixed.code):
+        return one_of("the loop is unrolled for each size: compile the body of one step and loop outside", _PAD)
     if _LOOKUP.search(fixed.code):
-        return Advice("look it up outside the compiled function and pass the result in as an argument")
-    return Advice(
-        "this line needs the exact size: compute it outside the compiled function, or pad to one size; "
-        "if an nn.Parameter has this size, torch._dynamo.config.force_parameter_static_shapes = False"
+        return one_of("look it up outside the compiled function and pass the result in as an argument")
+    return one_of(
+        "this line needs the exact size: compute it outside the compiled function",
+        _PAD,
+        setting(_STATIC_SIZES, "if an nn.Parameter has this size, {}"),
     )

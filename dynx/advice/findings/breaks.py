@@ -11,9 +11,9 @@ from dynx.advice.facts.breaks import unbuildable
 from dynx.advice.facts.names import is_array
 from dynx.advice.proof.what_ifs import of_breaks, with_what_ifs
 from dynx.advice.rule import BreakRule, Cause, PlaceRule, is_caused_by
-from dynx.advice.rules import advice_on_break, rule_by_reason, rule_of_break
+from dynx.advice.rules import advice_of, rule_by_reason, rule_of_break
 from dynx.records.compile import Compile
-from dynx.records.finding import Finding
+from dynx.records.finding import Alternative, Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.recompile import Recompile
 from dynx.records.run_records import RunRecords
@@ -36,20 +36,20 @@ def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[Finding, ...]:
         if rule.is_consequence and (earlier := _cause_of(graph_break, breaks)) is not None:
             consequences.append((earlier, graph_break))
             continue
-        title, advice = rule.title_of(graph_break), advice_on_break(graph_break)
+        title, advice = rule.title_of(graph_break), advice_of(rule, graph_break)
         if graph_break.fatal:
             title = f"fullgraph=True fails: {title}"
-            advice = f"{advice}; or drop fullgraph=True, which allows a graph break here"
+            advice = advice.with_last("drop fullgraph=True, which allows a graph break here")
         finding = Finding(
             rule.id,
             title,
             graph_break.location,
             costs.seconds(graph_break),
             _evidence(graph_break),
-            advice,
+            "",
             graph_break.count,
             fixes=tuple(reason.fixes(graph_break)) if (reason := rule_by_reason(graph_break)) is not None else (),
-        )
+        ).advised(advice.alternatives)
         key = _key(rule, graph_break)
         merged[key] = _join(merged[key], finding) if key in merged else finding
         merged_breaks.setdefault(key, []).append(graph_break)
@@ -70,7 +70,7 @@ def _with_what_ifs(finding: Finding, own: Sequence[GraphBreak], run: RunRecords)
     causes = [graph_break.cause for graph_break in own]
     tried = [what_if for what_if in run.what_ifs if what_if.graph_break in causes]
     what_ifs = of_breaks(tried, finding.fixes, {graph_break.cause for graph_break in run.graph_breaks})
-    return replace(finding, what_ifs=what_ifs, advice=with_what_ifs(finding.advice, what_ifs))
+    return replace(finding, what_ifs=what_ifs).advised(with_what_ifs(finding.alternatives, what_ifs))
 
 
 def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
@@ -83,7 +83,9 @@ def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
     reads = (each for each in others if each.rule == "DX202" and each.location.own.file == own.file)
     if finding.rule != "DX209" or all(each.location.own.function != own.function for each in reads):
         return finding
-    return replace(finding, advice="do this outside the compiled function, with the line of DX202, which reads the values")
+    return finding.advised(
+        [Alternative("do this outside the compiled function, with the line of DX202, which reads the values")]
+    )
 
 
 def inside_libraries(causes: Sequence[Cause], breaks: Sequence[GraphBreak]) -> list[Cause]:

@@ -8,7 +8,7 @@ from dynx.advice.facts.names import LOCAL, is_array
 from dynx.advice.facts.reasons import differs_by_instance
 from dynx.advice.findings.resumed import Part, frame_of, parts_of
 from dynx.advice.rule import Cause, FrameKey, RecompileRule
-from dynx.advice.rules import advice_on_break, rule_of_reason
+from dynx.advice.rules import advice_of, rule_of_break, rule_of_reason
 from dynx.records.fix import Mark
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
@@ -27,6 +27,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     parts = parts_of(compiles, breaks)
     fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in run.specialized}
     callers = {compile.key: compile.called_from for compile in compiles}
+    static = {compile.key for compile in compiles if not compile.automatic_dynamic}
     first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
     varying = _varying_sizes(dynamic)
     split = {part.whole for part in parts.values()}
@@ -55,11 +56,17 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
                 whole in split,
                 _break_at(called_from, breaks),
                 first_call=first_calls.get(whole),
-                advice_after=advice_on_break(after) if after is not None else "",
+                advice_after=_advice_on(after),
+                is_static=all(recompile.key in static for recompile in group),
                 what_ifs=tuple(each for each in run.what_ifs if (each.generation, each.frame, each.rule) == (*frame, rule.id)),
             )
         )
     return tuple(found)
+
+
+def _advice_on(graph_break: GraphBreak | None) -> str:
+    rule = rule_of_break(graph_break) if graph_break is not None else None
+    return str(advice_of(rule, graph_break)) if rule is not None and graph_break is not None else ""
 
 
 def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Specialized]) -> Specialized | None:

@@ -76,10 +76,10 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
         title = f"{title}; it is shared by instances of {last.other_instance}"
     caller = _caller(gave_up)
     advice = recompiles.advice_on(recompiles.main_cause(causes))
-    raises = not advice.has_limit and (gave_up.fatal or advice.is_expected)
-    higher = f"; or raise torch._dynamo.config.{gave_up.limit} above {gave_up.allowed}" if raises else ""
+    raises = gave_up.fatal or advice.is_expected
+    higher = [fixes.limit(gave_up.limit, gave_up.allowed)] if raises and gave_up.allowed is not None else []
     return replace(
-        of_cause,
+        of_cause.advised([*of_cause.alternatives, *higher]),
         rule=GAVE_UP.id,
         title=f"{title}{recompiles.fixed_by(cause)}{recompiles.split_by(causes)}",
         evidence=(
@@ -88,9 +88,8 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
             f"cause: {cause.rule.id}, {cause.rule.title}",
             *of_cause.evidence,
         ),
-        advice=f"{of_cause.advice}{higher}",
         called_from=of_cause.called_from or caller,
-        fixes=fixes.of_limit(gave_up, causes, is_raised=raises or advice.has_limit),
+        fixes=fixes.of_limit(gave_up, causes, is_raised=raises),
     )
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dynx.advice.facts import fixes, libraries
-from dynx.advice.facts.names import SIZE, spoken
+from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import is_counted, is_result
 from dynx.advice.findings.described import changes, evidence, subject_of, value_of
 from dynx.advice.proof.what_ifs import of_parts, with_what_ifs
 from dynx.advice.rule import Advice, Cause
-from dynx.records.finding import Finding
-from dynx.records.fix import Mark
+from dynx.records.finding import Alternative, Finding
 from dynx.records.location import Location
 from dynx.records.recompile import Reason
 
@@ -59,9 +58,8 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
     found_fixes = fixes.of_causes(causes)
     what_ifs = of_parts([cause.what_ifs for cause in causes], found_fixes)
     return replace(
-        kept,
+        kept.advised(with_what_ifs(_for_parts(kept.alternatives, causes), what_ifs)),
         title=f"{kept.title}{split_by(causes)}",
-        advice=with_what_ifs(_for_parts(kept.advice, causes), what_ifs),
         seconds=sum(finding.seconds for finding in found),
         count=sum(finding.count for finding in found),
         evidence=kept.evidence + tuple(line for finding in found if finding is not kept for line in finding.evidence),
@@ -83,13 +81,13 @@ def advice_on(cause: Cause) -> Advice:
     return libraries.advice_on_value(cause.first) or cause.rule.advice(cause)
 
 
-def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
+def _for_parts(advice: Sequence[Alternative], causes: Sequence[Cause]) -> Sequence[Alternative]:
     """Return `advice`. If it says to mark a size, but a library breaks the graph, first advise to remove the graph breaks."""
     in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
-    if not in_libraries or not advice.startswith(("mark_dynamic(", "maybe_mark_dynamic(")):
+    if not in_libraries or not advice[0].does.endswith("mark_dynamic"):
         return advice
     first = "remove the graph breaks, then compile with dynamic=True: marks do not reach sizes computed after a graph break"
-    return f"{first}; or {advice}"
+    return [Alternative(first), *advice]
 
 
 def split_by(causes: Sequence[Cause]) -> str:
@@ -111,10 +109,10 @@ def find(cause: Cause) -> Finding:
         _location(cause),
         sum(recompile.seconds for recompile in cause.recompiles),
         evidence(cause),
-        _with_partners(advice_on(cause).text, cause),
+        "",
         len(cause.recompiles),
         cause.called_from.own if cause.called_from is not None and not is_counted(reason) else None,
-    )
+    ).advised(advice_on(cause).alternatives)
 
 
 def _location(cause: Cause) -> Location:
@@ -165,18 +163,3 @@ def _branch(reason: Reason) -> str:
     """Return the source of the `if`, `elif` or `while` that created a guard on symbolic sizes or numbers, or an empty text."""
     match = re.match(r"(?:if|elif|while)\b.*?:(?=\s|$)", reason.code) if reason.kind == "shape" else None
     return match[0] if match else ""
-
-
-def _with_partners(advice: str, cause: Cause) -> str:
-    """Return `advice`. If it says to mark a size, add the other changing sizes: marking only one of equal sizes may raise."""
-    match = SIZE.match(cause.first.source)
-    if match is None or not advice.startswith(("mark_dynamic(", "maybe_mark_dynamic(")):
-        return advice
-    own = Mark(match["tensor"], int(match["dim"]))
-    others = [mark for mark in dict.fromkeys((*cause.together, *cause.varying)) if mark != own]
-    if not others:
-        return advice
-    marks = [f"maybe_{fixes.mark_text(mark)}" for mark in others]
-    more = [*marks[:2], f"{len(marks) - 2} more"] if len(marks) > 2 else marks
-    first, _, rest = advice.removeprefix("maybe_").partition(")")
-    return f"maybe_{first}) with {' and '.join(more)}{rest}"

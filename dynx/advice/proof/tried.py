@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dynx.advice.proof.alternatives import without
-from dynx.records.finding import Finding
+from dynx.records.finding import Alternative, Finding
 from dynx.records.trial import Trial
 
-IN_VAIN = "; tried in vain: "  # between advice and the fixes that did not help
+_IN_VAIN = "; tried in vain: "  # between advice and the fixes that did not help
 
 
 def with_trials(finding: Finding, trials: Iterable[Trial]) -> Finding:
@@ -21,16 +21,14 @@ def with_trials(finding: Finding, trials: Iterable[Trial]) -> Finding:
     if not own:
         return finding
     helps = next((trial for trial in own if trial.is_kept), None)
-    advice = f"{helps.fix.code} (tried: {helps.result})" if helps is not None else _without(finding.advice, own)
-    return replace(finding, trials=own, advice=advice)
+    tried = replace(finding, trials=own)
+    if helps is not None:
+        return tried.advised([Alternative(helps.fix.code, helps.fix.name, f"tried: {helps.result}")])
+    rest = without(finding.alternatives or [Alternative(finding.advice)], [trial.fix for trial in own])
+    in_vain = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in own))
+    left = tried.advised(rest or [Alternative("nothing that is known helps")])
+    return replace(left, advice=f"{left.advice}{_IN_VAIN}{in_vain}")
 
 
 def _key(about: Finding | Trial) -> tuple[str, str, str]:
     return about.rule, about.title, about.location.own.function
-
-
-def _without(advice: str, trials: tuple[Trial, ...]) -> str:
-    """Return advice without the alternatives that did not help, followed by a list of the fixes that were tried."""
-    rest = without(advice, [trial.fix for trial in trials])
-    tried = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in trials))
-    return f"{rest or 'nothing that is known helps'}{IN_VAIN}{tried}"

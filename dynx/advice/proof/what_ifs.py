@@ -6,9 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from dynx.advice.proof.alternatives import naming, without
+from dynx.records.finding import Alternative
 from dynx.records.fix import Fix
 from dynx.records.what_if import WhatIf
 
+_UNPROVEN = "not proven"
 _FEW = 2  # compilations of a function: one with the first size, one with any size
 
 
@@ -52,22 +54,38 @@ def _sum(what_ifs: Sequence[WhatIf]) -> WhatIf:
     )
 
 
-def with_what_ifs(advice: str, what_ifs: Sequence[WhatIf]) -> str:
+def with_what_ifs(advice: Sequence[Alternative], what_ifs: Sequence[WhatIf]) -> Sequence[Alternative]:
     """Return advice in which fixes that are proven to help come first, without those that are proven not to help.
 
-    A fix that is proven to help less than other advice may is added at the end.
+    A fix that is proven to help less than other advice may is added at the end. If none is proven to help, fixes that were not
+    tried stay in the advice, as "not proven".
     """
+    advice = [_with_proof(each, what_ifs) for each in advice]
     refuted = [each.fix for each in what_ifs if each.outcome in ("raises", "no effect", "leads to another")]
     best = next((each for each in what_ifs if each.helps), None)
     if best is None:
-        return without(advice, refuted) or advice if refuted else advice
-    said = (best.fix.kind == "mark" and naming(advice, best.fix)) or _written(best.fix)
+        return without(advice, refuted) or [Alternative(f"nothing that is known helps; tried in vain: {_in_vain(what_ifs)}")]
+    said = naming(advice, best.fix) if best.fix.kind in ("mark", "option") else None
     rest = without(advice, [*refuted, best.fix])
-    proof = f"{said} (proven: {best.result})"
-    if not rest:
-        return proof
-    is_much = best.outcome == "removes" or best.compiles <= max(_FEW, best.calls // 2)
-    return f"{proof}; or {rest}" if is_much else f"{rest}; or {proof}"
+    proven = Alternative(said.text if said is not None else _written(best.fix), best.fix.name, f"proven: {best.result}")
+    if best.outcome == "removes" or best.compiles <= max(_FEW, best.calls // 2):
+        return [proven, *(each for each in rest if each.proof != _UNPROVEN)]  # what is not proven may do harm
+    return [*rest, proven]
+
+
+def _in_vain(what_ifs: Sequence[WhatIf]) -> str:
+    return ", ".join(f"{_written(each.fix)} ({each.result})" for each in what_ifs if each.is_proven)
+
+
+def _with_proof(alternative: Alternative, what_ifs: Sequence[WhatIf]) -> Alternative:
+    """Return an alternative with what was proven about it; it says so if others were tried, but not it."""
+    if not alternative.does or not what_ifs:
+        return alternative
+    proven = [each for each in what_ifs if each.is_proven and each.fix.name == alternative.does]
+    helps = next((each for each in proven if each.helps), None)
+    if helps is not None:
+        return replace(alternative, proof=f"proven: {helps.result}")
+    return alternative if proven else replace(alternative, proof=_UNPROVEN)
 
 
 def _written(fix: Fix) -> str:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import TypeVar
 
-from dynx.advice.rule import BreakRule, LossRule, PlaceRule, RecompileRule, Rule, RunRule
+from dynx.advice.rule import Advice, BreakRule, LossRule, PlaceRule, RecompileRule, Rule, RunRule
 from dynx.records.graph_break import GraphBreak
 from dynx.records.recompile import Reason
 
@@ -54,9 +54,6 @@ def rule_by_reason(graph_break: GraphBreak) -> BreakRule | None:
     return next((rule for rule in _BREAK_RULES if rule.applies(graph_break)), None)
 
 
-def advice_on_break(graph_break: GraphBreak) -> str:
-    """Return the advice on a graph break; empty if no rule applies."""
-    rule = rule_of_break(graph_break)
-    if rule is None:
-        return ""
+def advice_of(rule: BreakRule | PlaceRule, graph_break: GraphBreak) -> Advice:
+    """Return the advice of a rule that applies to a graph break."""
     return rule.advice(graph_break) if isinstance(rule, BreakRule) else rule.advice(graph_break, rule_by_reason(graph_break))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynx.advice.facts import fixes
 from dynx.advice.facts.breaks import branch_advice, code_of
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 
@@ -18,6 +18,6 @@ RULE = BreakRule(
     title="Python branches on the value of a tensor",
     applies=_applies,
     title_of=lambda graph_break: f"a Python branch depends on a tensor's value{code_of(graph_break)}",
-    advice=lambda graph_break: branch_advice(graph_break.code),
+    advice=lambda graph_break: one_of(branch_advice(graph_break.code)),
     fixes=fixes.branch,
 )

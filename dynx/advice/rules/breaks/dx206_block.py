@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dynx.advice.facts.breaks import code_of, name_of
-from dynx.advice.rule import BreakRule, PlaceRule
+from dynx.advice.rule import Advice, BreakRule, PlaceRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 
@@ -19,12 +19,12 @@ def _title(graph_break: GraphBreak) -> str:
     return f"{name_of(graph_break)} inside a {graph_break.block}: {function} continues eagerly{code_of(graph_break)}"
 
 
-def _advice(graph_break: GraphBreak, reason: BreakRule | None) -> str:
+def _advice(graph_break: GraphBreak, reason: BreakRule | None) -> Advice:
     out = f"move it out of the {graph_break.block}, or out of the function"
     if reason is None:
-        return out
+        return one_of(out)
     advice = reason.advice(graph_break)
-    return advice if re.search(r"outside|out of", advice) else f"{advice}; or {out}"
+    return advice if re.search(r"outside|out of", str(advice)) else advice.with_last(out)
 
 
 RULE = PlaceRule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import Advice, BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 # matched against torch's `gb_type` only: explanations of other graph breaks mention mutation too
@@ -21,12 +21,12 @@ def _applies(graph_break: GraphBreak) -> bool:
     return bool(_KINDS.match(graph_break.kind) or explained)
 
 
-def _advice(graph_break: GraphBreak) -> str:
+def _advice(graph_break: GraphBreak) -> Advice:
     if "requires_grad" in graph_break.explanation or "requires_grad" in graph_break.code:
-        return "pass in a tensor that requires grad: x.detach().requires_grad_() before the call"
+        return one_of("pass in a tensor that requires grad: x.detach().requires_grad_() before the call")
     if "resize_" in graph_break.code:
-        return "allocate a new tensor, or resize it outside the compiled function"
-    return "make this change before the call"
+        return one_of("allocate a new tensor, or resize it outside the compiled function")
+    return one_of("make this change before the call")
 
 
 RULE = BreakRule(

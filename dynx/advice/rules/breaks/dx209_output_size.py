@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.facts.fixes import CONFIG
-from dynx.advice.rule import BreakRule
+from dynx.advice.facts.fixes import CONFIG, setting
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.fix import Fix
 
 RULE = BreakRule(
@@ -17,8 +17,10 @@ RULE = BreakRule(
     title_of=lambda graph_break: (
         f"the output size of {graph_break.callee or 'the operator'} depends on the data{code_of(graph_break)}"
     ),
-    advice=lambda graph_break: (
-        "config.capture_dynamic_output_shape_ops = True, or mask with torch.where; or select outside the compiled function"
+    advice=lambda graph_break: one_of(
+        setting("capture_dynamic_output_shape_ops = True"),
+        "mask with torch.where",
+        "select outside the compiled function",
     ),
     fixes=lambda graph_break: [Fix("statement", f"{CONFIG}.capture_dynamic_output_shape_ops = True")],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 
 RULE = BreakRule(
     id="DX214",
@@ -12,7 +12,7 @@ RULE = BreakRule(
         "sparse" in f"{graph_break.kind} {graph_break.callee}".lower() or "sparse Tensor" in graph_break.explanation
     ),
     title_of=lambda graph_break: f"Dynamo does not trace sparse tensors{code_of(graph_break)}",
-    advice=lambda graph_break: (
+    advice=lambda graph_break: one_of(
         "use the sparse tensor outside the compiled function, or a dense tensor, or index_add / scatter_add"
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of, unbuildable
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 
 RULE = BreakRule(
     id="DX217",
@@ -11,6 +11,8 @@ RULE = BreakRule(
     priority=2,  # before DX206: a block around the break is not its reason
     applies=lambda graph_break: graph_break.kind.startswith(("Reconstruction failure", "Generator reconstruction")),
     title_of=lambda graph_break: f"Dynamo cannot rebuild {unbuildable(graph_break)} outside the graph{code_of(graph_break)}",
-    advice=lambda graph_break: "remove the graph break inside this call, if there is one; or use a list or tensors instead",
+    advice=lambda graph_break: one_of(
+        "remove the graph break inside this call, if there is one", "use a list or tensors instead"
+    ),
     is_consequence=True,
 )

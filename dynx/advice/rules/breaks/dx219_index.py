@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 
 RULE = BreakRule(
     id="DX219",
@@ -16,8 +16,8 @@ RULE = BreakRule(
         and bool(re.search(r"[\w)\]]\[[^\]]*[A-Za-z_]", graph_break.code))
     ),
     title_of=lambda graph_break: f"an array cannot be indexed with a number that is dynamic{code_of(graph_break)}",
-    advice=lambda graph_break: (
-        "make the array a tensor, such as a buffer (torch.from_numpy), and the index a tensor of one element; "
-        "or index outside the compiled function and pass the value in as a tensor"
+    advice=lambda graph_break: one_of(
+        "make the array a tensor, such as a buffer (torch.from_numpy), and the index a tensor of one element",
+        "index outside the compiled function and pass the value in as a tensor",
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dynx.advice.facts.breaks import is_print, name_of
 from dynx.advice.facts.fixes import CONFIG
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.fix import Fix, rewrite
 from dynx.records.graph_break import GraphBreak
 
@@ -26,6 +26,6 @@ RULE = BreakRule(
     title="a print or log call breaks the graph",
     applies=is_print,
     title_of=lambda graph_break: f"{name_of(graph_break)} splits the graph in two",
-    advice=lambda graph_break: "drop it, or move it out of the compiled function",
+    advice=lambda graph_break: one_of("drop it, or move it out of the compiled function"),
     fixes=_fixes,
 )

@@ -6,7 +6,7 @@ import re
 
 from dynx.advice.facts.breaks import UNTRACED, code_of
 from dynx.advice.facts.calls import called_in, known_advice
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 
@@ -32,6 +32,6 @@ RULE = BreakRule(
     priority=-2,  # torch uses these names for many calls; a rule for a specific call says more
     applies=_applies,
     title_of=lambda graph_break: f"Dynamo does not trace {_untraced(graph_break)}{code_of(graph_break)}",
-    advice=lambda graph_break: known_advice(graph_break) or "call it outside, or wrap it as a torch.library.custom_op",
+    advice=lambda graph_break: one_of(known_advice(graph_break) or "call it outside, or wrap it as a torch.library.custom_op"),
     is_call=True,
 )

@@ -6,7 +6,7 @@ import re
 
 from dynx.advice.facts.breaks import code_of, name_of
 from dynx.advice.facts.calls import known_advice
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import Advice, BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 _KINDS = (
@@ -29,18 +29,18 @@ def _title(graph_break: GraphBreak) -> str:
     return f"{name_of(graph_break)} is under torch.compiler.disable{because}{code_of(graph_break)}"
 
 
-def _advice(graph_break: GraphBreak) -> str:
+def _advice(graph_break: GraphBreak) -> Advice:
     if _WRAPPED_STEP.search(graph_break.explanation):
-        return "leave it: only the wrapper runs eagerly; Dynamo compiles the step that it calls"
+        return one_of("leave it: only the wrapper runs eagerly; Dynamo compiles the step that it calls")
     known = known_advice(graph_break)
     if known is not None:
-        return known
+        return one_of(known)
     if "torch.compiler.disable" in graph_break.kind:
-        return (
+        return one_of(
             "call it before or after the compiled function; where it has to be called inside, wrap it as a "
             "torch.library.custom_op, or remove torch.compiler.disable if it is no longer needed"
         )
-    return "call it outside the compiled function"
+    return one_of("call it outside the compiled function")
 
 
 RULE = BreakRule(

@@ -6,16 +6,16 @@ import re
 
 from dynx.advice.facts.breaks import code_of
 from dynx.advice.facts.calls import known_advice
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import Advice, BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 
-def _advice(graph_break: GraphBreak) -> str:
+def _advice(graph_break: GraphBreak) -> Advice:
     if not re.match(r"(?:async )?with\b", graph_break.code):  # entered inside a call on this line
-        return known_advice(graph_break) or "call it outside the compiled function"
+        return one_of(known_advice(graph_break) or "call it outside the compiled function")
     if re.search(r"`\w*[Ll]ock`", graph_break.explanation):
-        return "take the lock around the call, outside the compiled function"
-    return "enter it around the call, outside the compiled function"
+        return one_of("take the lock around the call, outside the compiled function")
+    return one_of("enter it around the call, outside the compiled function")
 
 
 RULE = BreakRule(

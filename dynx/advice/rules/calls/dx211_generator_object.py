@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 
@@ -22,5 +22,5 @@ RULE = BreakRule(
     title="random numbers are drawn from a generator object",
     applies=_applies,
     title_of=lambda graph_break: f"Dynamo does not trace a generator object{code_of(graph_break)}",
-    advice=lambda graph_break: "draw the random numbers outside the compiled function and pass them in as a tensor",
+    advice=lambda graph_break: one_of("draw the random numbers outside the compiled function and pass them in as a tensor"),
 )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.facts.fixes import CONFIG
-from dynx.advice.rule import BreakRule
+from dynx.advice.facts.fixes import CONFIG, setting
+from dynx.advice.rule import Advice, BreakRule, one_of
 from dynx.records.fix import Fix
 from dynx.records.graph_break import GraphBreak
 
 
-def _advice(graph_break: GraphBreak) -> str:
+def _advice(graph_break: GraphBreak) -> Advice:
     if graph_break.compiled_autograd:  # outside of the compiled function it would not be compiled
-        return "leave it: torch._dynamo.config.compiled_autograd compiles only a backward pass that runs inside compiled code"
+        return one_of(
+            "leave it: torch._dynamo.config.compiled_autograd compiles only a backward pass that runs inside compiled code"
+        )
     if "torch.autograd.grad" in graph_break.kind:
-        return "torch._dynamo.config.trace_autograd_ops = True; or compile only the forward, and compute gradients outside"
-    return "compile only the forward and the loss, and call backward() outside"
+        return one_of(setting("trace_autograd_ops = True"), "compile only the forward, and compute gradients outside")
+    return one_of("compile only the forward and the loss, and call backward() outside")
 
 
 RULE = BreakRule(

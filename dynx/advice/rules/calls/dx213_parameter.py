@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 
 RULE = BreakRule(
     id="DX213",
@@ -13,5 +13,7 @@ RULE = BreakRule(
         graph_break.kind.startswith("Attempted to use `torch.nn.Parameter()`") or "nn.Module` inside" in graph_break.explanation
     ),
     title_of=lambda graph_break: f"a parameter is created inside the compiled function{code_of(graph_break)}",
-    advice=lambda graph_break: "create it in __init__, or before the call; a tensor that is not trained needs no Parameter",
+    advice=lambda graph_break: one_of(
+        "create it in __init__, or before the call; a tensor that is not trained needs no Parameter"
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 
 RULE = BreakRule(
     id="DX215",
@@ -11,5 +11,5 @@ RULE = BreakRule(
     priority=-4,  # after DX204 and DX205, which name the call
     applies=lambda graph_break: "copy.deepcopy" in graph_break.kind,
     title_of=lambda graph_break: f"copy.deepcopy runs inside the compiled function{code_of(graph_break)}",
-    advice=lambda graph_break: "copy outside the compiled function; use .clone() for a tensor",
+    advice=lambda graph_break: one_of("copy outside the compiled function; use .clone() for a tensor"),
 )

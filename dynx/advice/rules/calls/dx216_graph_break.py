@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 
@@ -16,5 +16,5 @@ RULE = BreakRule(
     title="torch._dynamo.graph_break() is called",
     applies=_applies,
     title_of=lambda graph_break: "torch._dynamo.graph_break() splits the graph in two",
-    advice=lambda graph_break: "remove it, if the break is not wanted",
+    advice=lambda graph_break: one_of("remove it, if the break is not wanted"),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.facts.fixes import CONFIG
-from dynx.advice.rule import BreakRule
+from dynx.advice.facts.fixes import CONFIG, setting
+from dynx.advice.rule import BreakRule, one_of
 from dynx.records.fix import Fix
 from dynx.records.graph_break import GraphBreak
 
@@ -19,9 +19,9 @@ RULE = BreakRule(
     priority=1,  # before DX204: torch 2.15 uses the name of untraced functions for it
     applies=_applies,
     title_of=lambda graph_break: f"Dynamo does not trace RNN, GRU and LSTM by default{code_of(graph_break)}",
-    advice=lambda graph_break: (
-        "call the layer outside the compiled function, which compiles what is before and after it; "
-        f"or {CONFIG}.allow_rnn = True"
+    advice=lambda graph_break: one_of(
+        "call the layer outside the compiled function, which compiles what is before and after it",
+        setting("allow_rnn = True"),
     ),
     fixes=lambda graph_break: [Fix("statement", f"{CONFIG}.allow_rnn = True")],
 )

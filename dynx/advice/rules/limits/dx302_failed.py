@@ -69,7 +69,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
         if changed := _CHANGED_ATTRIBUTE.search(reason):
             title = f"{title}: {changed[0]}"
         location = compile.failed_at or (graph_break.location if graph_break is not None else compile.location)
-        advice = libraries.advice_on_failure(location) or advice
+        advice = str(libraries.advice_on_failure(location) or advice)
         code = f": {compile.code or reason.partition(' raised: ')[2]}".removesuffix(": ")
         evidence = (reason, *((graph_break.explanation, *graph_break.hints) if graph_break is not None else ()))
         finding = Finding(

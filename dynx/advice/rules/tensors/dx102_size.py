@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynx.advice.facts.fixes import CONFIG, first_call, isolated, mark_of, marks
+from dynx.advice.facts.fixes import CONFIG, first_call, isolated, mark_of, marks, not_static
 from dynx.advice.facts.names import SIZE, spoken
 from dynx.advice.facts.reasons import is_size_in_shape
 from dynx.advice.facts.shared_advice import instances_advice
 from dynx.advice.facts.sizes import is_compared_with_parameter, is_size_one, size_advice
-from dynx.advice.rule import Advice, Cause, RecompileRule
+from dynx.advice.rule import Advice, Cause, RecompileRule, one_of
+from dynx.records.finding import Alternative
 from dynx.records.fix import Fix
+
+_DUCK = "torch.fx.experimental._config.use_duck_shape = False"
 
 
 def _advice(cause: Cause) -> Advice:
     if "duck sizing" in cause.first.text:
-        return Advice(
-            "these sizes were equal in the first call: warm up with sizes that differ, "
-            "or torch.fx.experimental._config.use_duck_shape = False"
+        return one_of(
+            "these sizes were equal in the first call: warm up with sizes that differ",
+            Alternative(_DUCK, Fix("statement", _DUCK).name),
         )
     is_of_self = spoken(cause.first.source).startswith("self.")
     if cause.first.other_instance is not None and (cause.fixed is not None or is_of_self):
@@ -31,12 +34,13 @@ def _fixes(cause: Cause) -> Iterator[Fix]:
     if is_size_one(reason):
         return  # compiles on its own, whatever is marked
     if "duck sizing" in reason.text:
-        yield Fix("statement", "torch.fx.experimental._config.use_duck_shape = False")
+        yield Fix("statement", _DUCK)
     is_of_parameter = match is not None and ("_parameters[" in match["tensor"] or "parameter" in reason.text)
     if is_of_parameter or (cause.fixed is not None and is_compared_with_parameter(cause.fixed)):
         yield Fix("statement", f"{CONFIG}.force_parameter_static_shapes = False")
     elif (own := mark_of(cause)) is not None:
         yield from marks(cause, own)
+    yield from not_static(cause)
     yield Fix("option", "dynamic=True")
     yield from first_call(cause)
     yield from isolated(cause)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import has_kind
-from dynx.advice.rule import Advice, RecompileRule
+from dynx.advice.rule import RecompileRule, one_of
 
 RULE = RecompileRule(
     id="DX105",
     title="a tensor's dtype changes",
     applies=has_kind("dtype"),
-    advice=lambda cause: Advice(f"convert {spoken(cause.first.source)} to one dtype before the call"),
+    advice=lambda cause: one_of(f"convert {spoken(cause.first.source)} to one dtype before the call"),
     fixes=first_call,
 )

@@ -6,14 +6,14 @@ import re
 
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import has_kind
-from dynx.advice.rule import Advice, Cause, RecompileRule
+from dynx.advice.rule import Advice, Cause, RecompileRule, one_of
 
 
 def _advice(cause: Cause) -> Advice:
     tensor = spoken(re.sub(r"\.(?:size|stride)\(\)\[\d+\]$", "", cause.first.source))
     if re.search(r"[.\[]", tensor):  # stored in an object, such as the state of a cache
-        return Advice(f"store {tensor} in one memory format: .contiguous(), or copy_() into one buffer, where it is assigned")
-    return Advice(
+        return one_of(f"store {tensor} in one memory format: .contiguous(), or copy_() into one buffer, where it is assigned")
+    return one_of(
         f"pass {tensor} in one memory format: .contiguous(memory_format=...) before the call; "
         "for a view with sizes of 1: .clone(memory_format=torch.contiguous_format)"
     )

@@ -8,7 +8,7 @@ from dynx.advice.facts.fixes import CONFIG, of_value
 from dynx.advice.facts.libraries import library_of
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import INT
-from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
 from dynx.records.fix import Fix
 from dynx.records.recompile import Reason
 
@@ -22,13 +22,13 @@ def _applies(reason: Reason) -> bool:
 def _advice(cause: Cause) -> Advice:
     library = library_of(cause.first)
     if library is not None:
-        return Advice(f"{library} changes it: call that outside the compiled function; or expect one recompile per value")
+        return one_of(f"{library} changes it: call that outside the compiled function", "expect one recompile per value")
     if _COUNTS_A_LOOP.search(cause.first.code):
         return expected(
             "the loop is unrolled for each value, and one recompile per value is expected; "
             "to avoid it, compile the body, such as each block, or loop outside"
         )
-    return Advice(f"make {spoken(cause.first.source)} a tensor buffer, updated in place")
+    return one_of(f"make {spoken(cause.first.source)} a tensor buffer, updated in place")
 
 
 RULE = RecompileRule(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dynx.advice.facts.fixes import of_value
 from dynx.advice.facts.reasons import NUMBER, has_kind
 from dynx.advice.facts.shared_advice import PER_VALUE
-from dynx.advice.rule import Advice, Cause, RecompileRule
+from dynx.advice.rule import Advice, Cause, RecompileRule, one_of
 
 
 def _advice(cause: Cause) -> Advice:
     is_number = NUMBER.match(cause.first.expected or "")
-    return Advice("pass it as an argument, or make it a tensor") if is_number else PER_VALUE
+    return one_of("pass it as an argument, or make it a tensor") if is_number else PER_VALUE
 
 
 RULE = RecompileRule(

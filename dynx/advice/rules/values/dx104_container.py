@@ -6,7 +6,7 @@ from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.libraries import library_of
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import CONTAINER, has_kind
-from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
 
 
 def _advice(cause: Cause) -> Advice:
@@ -28,21 +28,21 @@ def _advice(cause: Cause) -> Advice:
             "call, such as by one call of the uncompiled function"
         )
     if reason.kind == "keys":
-        return Advice(f"fill {source} with all its keys before the first call, such as in __init__")
+        return one_of(f"fill {source} with all its keys before the first call, such as in __init__")
     if reason.holder == "argument":
-        return Advice(f"pass {source} as one tensor: pad it, or mark_dynamic({source}, 0)")
+        return one_of(f"pass {source} as one tensor: pad it, or mark_dynamic({source}, 0)")
     if reason.expected == "0" and len(cause.recompiles) == 1:
-        once = "such as by one call of the uncompiled function; or expect one recompile"
-        return Advice(f"fill {source} before the first call, {once}")
+        once = "such as by one call of the uncompiled function"
+        return one_of(f"fill {source} before the first call, {once}", "expect one recompile")
     whole = f"allocate {source} at its full length before the first call"
-    return Advice(f"{whole}, or keep the data in one tensor; or change it outside")
+    return one_of(f"{whole}, or keep the data in one tensor", "change it outside")
 
 
 def _keys_of_argument(cause: Cause, source: str) -> Advice:
     calls = cause.called_from.library if cause.called_from is not None else None
     if calls is not None:
         return expected(f"one recompile per set of arguments is expected: {calls} makes the call, with other keys in {source}")
-    return Advice(f"pass the same keys in {source} on every call, with a default value where there is none")
+    return one_of(f"pass the same keys in {source} on every call, with a default value where there is none")
 
 
 RULE = RecompileRule(

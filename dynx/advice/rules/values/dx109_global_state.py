@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.reasons import has_kind
-from dynx.advice.rule import Advice, RecompileRule
+from dynx.advice.rule import RecompileRule, one_of
 
 _SETTERS = {
     "num_threads": "call torch.set_num_threads()",
@@ -26,5 +26,5 @@ RULE = RecompileRule(
     id="DX109",
     title="global torch state differs between calls",
     applies=has_kind("global_state"),
-    advice=lambda cause: Advice(f"{_setter(cause.first.source)} once, before the first call, and leave it"),
+    advice=lambda cause: one_of(f"{_setter(cause.first.source)} once, before the first call, and leave it"),
 )

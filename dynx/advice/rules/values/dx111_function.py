@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.reasons import has_kind
-from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
 
 
 def _advice(cause: Cause) -> Advice:
@@ -12,7 +12,7 @@ def _advice(cause: Cause) -> Advice:
             "one compilation per callable object or built-in module is expected: torch compiles all through one function; "
             "to give it a cache of its own, compile a function that calls it"
         )
-    return Advice("pass the same function; or compile the callbacks, not their caller")
+    return one_of("pass the same function", "compile the callbacks, not their caller")
 
 
 RULE = RecompileRule(id="DX111", title="another function object is called", applies=has_kind("function"), advice=_advice)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.reasons import has_kind
-from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
 from dynx.records.fix import Fix
 
 
@@ -16,7 +16,7 @@ def _are_different(cause: Cause) -> bool:
 def _advice(cause: Cause) -> Advice:
     if _are_different(cause):
         return expected("one compile per backend is expected; to avoid it, compile the function with one backend")
-    return Advice("create the backend once and pass the same object")
+    return one_of("create the backend once and pass the same object")
 
 
 RULE = RecompileRule(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from dynx.advice.facts.fixes import of_value
+from dynx.advice.facts.fixes import NOT_STATIC, as_tensor, of_value, option
 from dynx.advice.facts.libraries import library_of
+from dynx.advice.facts.loops import loops_over
 from dynx.advice.facts.names import ITEM, spoken
 from dynx.advice.facts.reasons import INT, NUMBER, has_kind, is_counted, is_result
 from dynx.advice.facts.shared_advice import PER_VALUE
-from dynx.advice.facts.sizes import LOOP
-from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
 from dynx.records.observed import Specialized
 
 _BRANCH = re.compile(r"\b(?:if|elif|while|assert|match)\b")
@@ -27,10 +27,10 @@ def _advice(cause: Cause) -> Advice:
     if reason.kind == "shape":
         return expected("one recompile per side of the branch is expected; to avoid it, branch outside the compiled function")
     if reason.holder != "argument" and is_number and is_counted(reason):
-        return Advice(f"make {source} a tensor, updated in place with add_(1), or count outside the compiled function")
+        return one_of(f"make {source} a tensor, updated in place with add_(1)", "count outside the compiled function")
     if source.endswith(ITEM):
         tensor = source.removesuffix(ITEM)
-        return Advice(f"index with {tensor}.view(1): a tensor without dims becomes a Python number there")
+        return one_of(f"index with {tensor}.view(1): a tensor without dims becomes a Python number there")
     if is_number:
         return _on_number(cause, source)
     if "None" in (reason.expected, reason.got):
@@ -50,38 +50,35 @@ def _advice(cause: Cause) -> Advice:
 def _on_number(cause: Cause, source: str) -> Advice:
     reason = cause.first
     if cause.fixed is not None:  # torch made it dynamic, but the code needed its value
-        return Advice(f"this line needs the exact value of {source}: {_needed(cause.fixed)}")
+        return one_of(f"this line needs the exact value of {source}: {_needed(cause.fixed, source)}")
     if not NUMBER.match(reason.got or "0"):
-        return Advice(f"pass {source} as the same type on every call: as a tensor, or as a Python number")
+        return one_of(f"pass {source} as the same type on every call: as a tensor, or as a Python number")
     if "." in (reason.got or "") and INT.match(reason.expected or ""):
-        return Advice(f"pass {source} as a float on every call, or as a tensor")
+        return one_of(f"pass {source} as a float on every call", as_tensor(source))
     if cause.after is not None and is_result(cause):
-        return Advice(f"remove the graph break{': ' if cause.advice_after else ''}{cause.advice_after}")
-    if LOOP.search(reason.code):
-        return Advice("the loop is unrolled for each value: compile the body of one step, and loop outside")
+        return one_of(f"remove the graph break{': ' if cause.advice_after else ''}{cause.advice_after}")
+    if loops_over(reason.code, source):
+        return one_of("the loop is unrolled for each value: compile the body of one step, and loop outside")
     if len(cause.recompiles) > 1 and _BRANCH.search(reason.code):
-        return Advice(
-            f"pass {source} as a tensor, and select with torch.where instead of if; or decide outside the compiled function"
-        )
+        return one_of(as_tensor(source, ", and select with torch.where instead of if"), "decide outside the compiled function")
     if {"0", "1"} & {reason.expected, reason.got}:
         return expected(
-            f"pass {source} as a tensor where it is only computed with; "
-            "0 and 1 always compile on their own: one recompile is expected"
+            as_tensor(source, " where it is only computed with; 0 and 1 always compile on their own: one recompile is expected")
         )
-    return Advice(f"pass {source} as a tensor, or compile with dynamic=True")
+    return one_of(*([NOT_STATIC] if cause.is_static else []), as_tensor(source), option("dynamic=True"))
 
 
 def _on_none(cause: Cause, source: str) -> Advice:
     if cause.first.holder != "argument":
-        return Advice(
-            f"set {source} before the first call, such as in __init__, to a tensor that does what None does; "
-            "or expect one recompile"
+        return one_of(
+            f"set {source} before the first call, such as in __init__, to a tensor that does what None does",
+            "expect one recompile",
         )
-    return Advice(f"pass {source} in every call, such as a tensor that does what None does; or expect one recompile")
+    return one_of(f"pass {source} in every call, such as a tensor that does what None does", "expect one recompile")
 
 
-def _needed(fixed: Specialized) -> str:
-    if LOOP.search(fixed.code):
+def _needed(fixed: Specialized, source: str) -> str:
+    if loops_over(fixed.code, source):
         return "loop outside the compiled function"
     return "index with a 1-element tensor, or compute it outside the compiled function and pass a tensor"
 

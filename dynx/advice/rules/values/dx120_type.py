@@ -7,30 +7,26 @@ import re
 from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import has_kind
-from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
 
 
 def _advice(cause: Cause) -> Advice:
     reason, source = cause.first, spoken(cause.first.source)
     types = f"{reason.expected} {reason.got}"
     if source == "self":
-        return Advice(
-            "compile the whole model that contains them; or give each class its own forward; "
-            f"or raise torch._dynamo.config.recompile_limit above {max(len(cause.recompiles) + 1, cause.allowed or 0)}",
-            has_limit=True,
-        )
+        return expected("compile the whole model that contains them", "define forward in each class")
     if re.search(r"'(?:list|tuple|dict|set)'", types):
-        return Advice(f"pass {source} as the same type of container on every call")
+        return one_of(f"pass {source} as the same type of container on every call")
     if "Parameter'" in types:
-        return Advice(
+        return one_of(
             f"pass {source} as the same class of tensor on every call: where no gradient is needed, {source}.detach()"
         )
     if any(number in types for number in ("'int'", "'float'", "'bool'")):
-        return Advice(f"pass {source} as a tensor on every call, or as a number on every call")
+        return one_of(f"pass {source} as a tensor on every call, or as a number on every call")
     if "a tensor type" in reason.text:
-        return Advice(f"convert {source} to one class of tensor before the call")
+        return one_of(f"convert {source} to one class of tensor before the call")
     if "functools.partial" in types or "'function'" in types or "'method'" in types:
-        return Advice("pass the same kind of callable on every call; or compile the callbacks, not their caller")
+        return one_of("pass the same kind of callable on every call", "compile the callbacks, not their caller")
     if reason.holder in ("module", "object"):
         return expected(f"one recompile per class is expected; to avoid it, set {source} before the first call")
     return expected(f"one recompile per class is expected; to avoid it, pass objects of one class as {source}")

@@ -1,0 +1,45 @@
+"""Whether a source line loops over something, so that Dynamo unrolls the loop for each length or number."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+_LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
+_COUNTING = ("range", "enumerate", "zip", "unbind", "islice")  # calls whose arguments decide how often a loop runs
+
+
+def is_loop(code: str) -> bool:
+    """Return whether a source line has a loop, or makes what loops run over."""
+    return bool(_LOOP.search(code))
+
+
+def loops_over(code: str, source: str) -> bool:
+    """Return whether a value decides how often the loop in a source line runs: not if the line reads it elsewhere only."""
+    if not is_loop(code):
+        return False
+    tree = _parsed(code)
+    if tree is None or source not in ast.unparse(tree):
+        return True  # the line reads it by another name
+    return any(source in ast.unparse(node) for node in _deciding(tree))
+
+
+def _parsed(code: str) -> ast.Module | None:
+    for text in (code, f"{code} pass", f"{code}\n    pass"):
+        try:
+            return ast.parse(text)
+        except SyntaxError:
+            continue
+    return None
+
+
+def _deciding(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated) | ast.comprehension(iter=iterated):
+                yield iterated
+            case ast.While(test=test):
+                yield test
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _COUNTING:
+                yield from node.args
