@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dynx.advice.facts import libraries
 from dynx.advice.facts.breaks import unbuildable
 from dynx.advice.facts.names import is_array
+from dynx.advice.findings.cached import constant_result
 from dynx.advice.proof.what_ifs import of_breaks, with_what_ifs
 from dynx.advice.rule import BreakRule, Cause, PlaceRule, is_caused_by
 from dynx.advice.rules import advice_of, rule_by_reason, rule_of_break
@@ -37,6 +38,8 @@ def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[Finding, ...]:
             consequences.append((earlier, graph_break))
             continue
         title, advice = rule.title_of(graph_break), advice_of(rule, graph_break)
+        if (constant := constant_result(graph_break, run.warnings)) is not None:
+            advice = advice.with_first(constant)
         if graph_break.fatal:
             title = f"fullgraph=True fails: {title}"
             advice = advice.with_last("drop fullgraph=True, which allows a graph break here")

@@ -9,7 +9,8 @@ from dynx.records.graph_break import GraphBreak
 
 # matched against torch's `gb_type` only: explanations of other graph breaks mention mutation too
 _KINDS = re.compile(
-    r"^(?:Unsupported Tensor\.(?:resize|set)_|Failed to (?:mutate|set tensor)|setattr\(\) on|.*\b[Mm]utating\b"
+    r"^(?:Unsupported Tensor\.(?:resize|set|requires_grad)_|requires_grad_\(\) intermediate|Failed to (?:mutate|set tensor)"
+    r"|setattr\(\) on|.*\b[Mm]utating\b"
     r"|.*STORE_ATTR|missing_mp_ass)"
 )
 _EXPLAINED = re.compile(r"in-?place view|item assignment|__(?:set|del)(?:item|attr)__")
@@ -23,7 +24,10 @@ def _applies(graph_break: GraphBreak) -> bool:
 
 def _advice(graph_break: GraphBreak) -> Advice:
     if "requires_grad" in graph_break.explanation or "requires_grad" in graph_break.code:
-        return one_of("pass in a tensor that requires grad: x.detach().requires_grad_() before the call")
+        return one_of(
+            "pass in a tensor that requires grad: x.detach().requires_grad_() before the call",
+            "where the tensor is computed here, compile what is before and what is after this line as two functions",
+        )
     if "resize_" in graph_break.code:
         return one_of("allocate a new tensor, or resize it outside the compiled function")
     return one_of("make this change before the call")
