@@ -16,8 +16,9 @@ from dynx.advice import rules
 from dynx.advice.facts.names import spoken
 from dynx.advice.findings import breaks, limits, recompiles
 from dynx.advice.findings.causes import causes
+from dynx.advice.findings.roots import with_consequences
 from dynx.advice.proof.tried import with_trials
-from dynx.advice.rule import Loss
+from dynx.advice.rule import BreakRule, Loss
 from dynx.advice.rules import LOSS_RULES, RULES, RUN_RULES
 from dynx.errors import UnknownRule
 from dynx.records.finding import Finding
@@ -26,7 +27,7 @@ from dynx.records.recompile import Reason
 from dynx.records.run_records import RunRecords
 from dynx.records.saved import SavedGraph
 
-__all__ = ["RULES", "advise", "losses", "page", "rule_of_break", "rule_of_reason", "spoken"]
+__all__ = ["RULES", "advise", "expected_breaks", "losses", "page", "rule_of_break", "rule_of_reason", "spoken"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _PAGES = (_PACKAGE / "_pages", _PACKAGE.parent / "docs" / "rules")  # of the installed package, of a checkout
@@ -42,14 +43,19 @@ def advise(run: RunRecords) -> tuple[Finding, ...]:
     at_limit, included = limits.find_all(run.gave_up, all_causes)
     inside = breaks.inside_libraries([cause for cause in all_causes if id(cause) not in included], run.graph_breaks)
     included.update(map(id, inside))
-    findings = [*at_limit]
-    findings += recompiles.find_all(cause for cause in all_causes if id(cause) not in included)
-    findings += breaks.find(run, inside)
+    recompiled = recompiles.find_all(cause for cause in all_causes if id(cause) not in included)
+    findings = with_consequences(breaks.find(run, inside), [*at_limit, *recompiled])
     for rule in RUN_RULES:
         findings += _merged(rule.find(run)) if rule.is_merged else rule.find(run)
     findings += _merged(_of_losses(run.saved))
     trials = run.trials
     return tuple(sorted((with_trials(finding, trials) for finding in findings), key=lambda finding: finding.rank))
+
+
+def expected_breaks(run: RunRecords) -> tuple[GraphBreak, ...]:
+    """Return the graph breaks of a run that need no change, such as those of torch.optim."""
+    found = ((graph_break, rules.rule_of_break(graph_break)) for graph_break in run.graph_breaks)
+    return tuple(graph_break for graph_break, rule in found if isinstance(rule, BreakRule) and rule.is_expected)
 
 
 def rule_of_reason(reason: Reason) -> str | None:

@@ -112,6 +112,7 @@ class BreakRule(Rule):
         is_call: Whether the graph break is at a call. Findings of such rules at one line are merged: `open()` in a `with`
             breaks the graph twice.
         is_consequence: Whether the graph break follows from an earlier one in the same compilation, whose finding includes it.
+        is_expected: Whether the graph break needs no change, so that it is no finding.
     """
 
     applies: Callable[[GraphBreak], bool]
@@ -120,6 +121,7 @@ class BreakRule(Rule):
     fixes: Callable[[GraphBreak], Iterable[Fix]] = lambda graph_break: ()
     is_call: bool = False
     is_consequence: bool = False
+    is_expected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

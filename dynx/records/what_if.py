@@ -55,7 +55,7 @@ class WhatIf(Record):
     @property
     def result(self) -> str:
         """The result in a few words: `2 compiles, not 9`, `raises ConstraintViolationError`."""
-        if self.outcome in ("removes", "fewer") and self.calls > 1:
+        if self.helps and self.graph_break is None:
             return f"{self.compiles} compile{'s' if self.compiles > 1 else ''}, not {self.calls}"
         if self.outcome == "raises":
             return f"raises {self.reason}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dynx.advice import expected_breaks
 from dynx.records import Finding, Location, RunRecords
 from dynx.records.location import short_path
 from dynx.report._wrap import ordinary, unbroken
@@ -16,10 +17,11 @@ UNCLEAR = "no advice applies to this run; records that no rule covers are listed
 
 
 def is_calm(run: RunRecords) -> bool:
-    """Return whether a run needs no attention: it compiled without failure, recompile or graph break; its file is intact."""
+    """Return whether a run needs no attention: it compiled without failure, recompile or unexpected graph break."""
     failed = any(compile.outcome == "failed" for compile in run.compiles)
     is_compiled = any(compile.outcome == "compiled" for compile in run.compiles)
-    return is_compiled and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
+    has_breaks = len(run.graph_breaks) > len(expected_breaks(run))
+    return is_compiled and not (failed or run.eager or run.problems or run.recompiles or has_breaks)
 
 
 def seconds(value: float) -> str:

@@ -27,7 +27,9 @@ def test_the_result_of_a_cached_function_can_be_a_constant():
     with dynx.watch() as w:
         torch.compile(lambda x: x * cached(3), backend="eager")(torch.ones(2))
     (finding,) = w.findings
-    assert finding.alternatives[0].text.startswith("put @torch.compiler.assume_constant_result below the lru_cache of reader.read: ")
+    assert finding.alternatives[0].text.startswith(
+        "put @torch.compiler.assume_constant_result below the lru_cache of reader.read: "
+    )
 
     followed = functools.lru_cache(torch.compiler.assume_constant_result(reader()))
     with dynx.watch() as w:

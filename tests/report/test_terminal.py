@@ -99,6 +99,16 @@ def test_report_of_a_run_without_findings_says_that_there_is_nothing_to_change()
     assert "nothing to change" in screen(run)
 
 
+def test_a_graph_break_that_needs_no_change_is_named_below():
+    line = Location("train.py", 7, "update")
+    kind = "Call to `torch._dynamo.graph_break()`"
+    of_optimizer = GraphBreak(line, (line,), kind, "DX221", kind=kind, code="opt.step()")
+    text = screen(Run((Compile(0, "0/0", HERE, "compiled", 1.0), of_optimizer)))
+    assert "nothing to change" in text
+    assert "1 graph break needs no change: dynx rule DX221" in text
+    assert "without advice" not in text
+
+
 def test_report_of_a_run_that_compiled_nothing_does_not_claim_success():
     """The program may never have reached its compiled function."""
     text = screen(Run(header={"command": ["dynx", "run", "x.py"]}, end={"seconds": 1.0}))

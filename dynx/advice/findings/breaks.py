@@ -10,6 +10,7 @@ from dynx.advice.facts import libraries
 from dynx.advice.facts.breaks import unbuildable
 from dynx.advice.facts.names import is_array
 from dynx.advice.findings.cached import constant_result
+from dynx.advice.findings.roots import OfBreaks
 from dynx.advice.proof.what_ifs import of_breaks, with_what_ifs
 from dynx.advice.rule import BreakRule, Cause, PlaceRule, is_caused_by
 from dynx.advice.rules import advice_of, rule_by_reason, rule_of_break
@@ -20,7 +21,7 @@ from dynx.records.recompile import Recompile
 from dynx.records.run_records import RunRecords
 
 
-def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[Finding, ...]:
+def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[OfBreaks, ...]:
     """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
 
     `inside` are causes of recompiles in libraries; each is added to the finding of the graph break that led to it.
@@ -32,7 +33,7 @@ def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[Finding, ...]:
     costs = _Costs(run.compiles)
     for graph_break in breaks:
         rule = rule_of_break(graph_break)
-        if rule is None:
+        if rule is None or (isinstance(rule, BreakRule) and rule.is_expected):
             continue
         if rule.is_consequence and (earlier := _cause_of(graph_break, breaks)) is not None:
             consequences.append((earlier, graph_break))
@@ -65,7 +66,9 @@ def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[Finding, ...]:
     for key, found in recompiles.items():
         merged[key] = _with_recompiles(merged[key], found)
     advised = {key: _without_capture(finding, merged.values()) for key, finding in merged.items()}
-    return tuple(_with_what_ifs(finding, merged_breaks[key], run) for key, finding in advised.items())
+    return tuple(
+        OfBreaks(_with_what_ifs(finding, merged_breaks[key], run), merged_breaks[key]) for key, finding in advised.items()
+    )
 
 
 def _with_what_ifs(finding: Finding, own: Sequence[GraphBreak], run: RunRecords) -> Finding:

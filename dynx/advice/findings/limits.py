@@ -8,6 +8,7 @@ from dataclasses import replace
 from dynx.advice.facts import fixes
 from dynx.advice.findings import described, recompiles
 from dynx.advice.findings.resumed import frame_of
+from dynx.advice.findings.roots import OfCauses
 from dynx.advice.rule import Cause
 from dynx.advice.rules.limits.dx301_gave_up import RULE as GAVE_UP
 from dynx.records.compile import GaveUp
@@ -22,18 +23,18 @@ def cause_of(gave_up: GaveUp, causes: tuple[Cause, ...]) -> Cause | None:
     return max(candidates, key=lambda cause: len(cause.recompiles), default=None)
 
 
-def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tuple[Finding, ...], set[int]]:
-    """Return the findings for functions at a recompile limit, and the `id()` of each cause that they include.
+def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tuple[OfCauses, ...], set[int]]:
+    """Return the findings for functions at a recompile limit, with their causes, and the `id()` of these causes.
 
     If a graph break split a function and one change recompiled several of its parts, the parts share one finding.
     """
-    findings: list[Finding] = []
+    findings: list[OfCauses] = []
     included: set[int] = set()
     of_changes: dict[object, list[tuple[GaveUp, Cause]]] = {}
     for each in gave_up:
         cause = cause_of(each, causes)
         if cause is None:
-            findings.append(_without_cause(each))
+            findings.append(OfCauses(_without_cause(each), ()))
         else:
             included.add(id(cause))
             of_changes.setdefault(recompiles.change_of(cause), []).append((each, replace(cause, allowed=each.allowed)))
@@ -42,7 +43,8 @@ def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tupl
         parts = (cause for cause in causes if recompiles.change_of(cause) == change and cause.after is not None)
         others = [cause for cause in parts if id(cause) not in included]
         included.update(map(id, others))  # parts of the function that did not reach the limit
-        findings.append(_find(first, [*(cause for _, cause in pairs), *others]))
+        all_causes = [*(cause for _, cause in pairs), *others]
+        findings.append(OfCauses(_find(first, all_causes), all_causes))
     return tuple(findings), included
 
 

@@ -10,6 +10,7 @@ from dynx.advice.facts import fixes, libraries
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import is_counted, is_result
 from dynx.advice.findings.described import changes, evidence, subject_of, value_of
+from dynx.advice.findings.roots import OfCauses
 from dynx.advice.proof.what_ifs import of_parts, with_what_ifs
 from dynx.advice.rule import Advice, Cause
 from dynx.records.finding import Alternative, Finding
@@ -19,8 +20,8 @@ from dynx.records.recompile import Reason
 _MAX_ATTRIBUTES = 4  # in a title
 
 
-def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
-    """Return a finding for each cause of recompiles; causes with the same change share one finding.
+def find_all(causes: Iterable[Cause]) -> tuple[OfCauses, ...]:
+    """Return a finding for each cause of recompiles, with its causes; causes with the same change share one finding.
 
     For example, a graph break splits a function, and each part of it recompiles when the size of a common input changes.
     """
@@ -34,7 +35,7 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
         keys.setdefault(same_line, group)
         keys.setdefault(same_whole, group)
         merged.setdefault(group, []).append(cause)
-    return tuple(find_joined(group) for group in merged.values())
+    return tuple(OfCauses(find_joined(group), group) for group in merged.values())
 
 
 def change_of(cause: Cause) -> tuple[object, ...]:

@@ -20,8 +20,6 @@ RULE = BreakRule(
     title="an optimizer's step is called inside the compiled function",
     applies=_applies,
     title_of=lambda graph_break: f"torch.optim breaks the graph around step(){code_of(graph_break)}",
-    advice=lambda graph_break: one_of(
-        "this graph break is expected: Dynamo compiles step() as a function of its own; "
-        "to avoid it, call step() after the compiled function"
-    ),
+    advice=lambda graph_break: one_of("to avoid it, call step() after the compiled function"),
+    is_expected=True,
 )

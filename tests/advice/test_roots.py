@@ -1,0 +1,100 @@
+"""A graph break that multiplies recompiles is one finding if its fix is proven; else each recompile has its own finding."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+import dynx
+from dynx.session import Watch
+
+
+class Quantize(torch.nn.Module):
+    def forward(self, x):
+        scale = x.abs().max().item() / 127
+        return (x / scale).round() * scale
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.quantize = Quantize()
+
+    def forward(self, x):
+        return self.quantize(self.linear(x)).relu()
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Block(), Block()
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def run(watch):
+    torch.manual_seed(0)
+    compiled = torch.compile(Net(), backend="eager")
+    with watch:
+        for size in range(4, 10):
+            compiled(torch.randn(size, 8))
+    return watch
+
+
+def test_recompiles_of_functions_that_a_break_splits_off_are_part_of_its_finding():
+    watch = run(Watch(what_if=math.inf))
+    root, other = watch.findings
+    assert (root.rule, other.rule) == ("DX202", "DX102")
+    assert root.location.own.function == "Quantize.forward"
+    assert root.advice.startswith("torch._dynamo.config.capture_scalar_outputs = True (proven: no graph break)")
+    count = int(root.title.partition("127; ")[2].partition(" recompiles of ")[0])
+    assert count + other.count == len(watch.recompiles)
+    assert root.seconds + other.seconds <= sum(compile.seconds for compile in watch.compiles)
+    assert sum(line.startswith(("DX1", "DX3")) for line in root.evidence) >= 3
+
+
+def test_they_are_gone_when_the_fix_is_made():
+    count = len(run(Watch(what_if=math.inf)).recompiles)
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        followed = run(dynx.watch())
+    assert not followed.graph_breaks
+    assert len(followed.recompiles) == 1 < count
+    assert {finding.rule for finding in followed.findings} == {"DX102"}
+
+
+def test_without_a_proof_each_recompile_has_its_finding():
+    watch = run(dynx.watch())
+    assert len(watch.findings) >= 4
+    assert sum(finding.count for finding in watch.findings if finding.rule.startswith("DX1")) == len(watch.recompiles)
+
+
+def test_a_break_that_splits_nothing_off_takes_no_recompile():
+    @torch.compile(backend="eager")
+    def f(x):
+        print("inside")
+        return x + 1
+
+    @torch.compile(backend="eager")
+    def g(x):
+        return x * 2
+
+    with Watch(what_if=math.inf) as watch:
+        f(torch.ones(3))
+        g(torch.ones(3))
+        g(torch.ones(4))
+    assert {finding.rule for finding in watch.findings} == {"DX201", "DX102"}
+
+
+def test_the_break_of_an_optimizers_step_is_no_finding():
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    weight.grad = torch.ones(4)
+    step = torch.compile(lambda: optimizer.step(), backend="eager")
+    with dynx.watch() as watch:
+        step()
+    assert [found.rule for found in watch.graph_breaks] == ["DX221"]
+    assert not watch.findings
