@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import itertools
 import logging
 import sys
 import threading
@@ -137,20 +138,12 @@ def test_unwritable_run_file_does_not_raise_when_warnings_are_errors(capsys):
 
 
 def test_recompile_limit_reached_by_several_threads_is_recorded_once():
-    class Counter(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.n = 0
-
-        def forward(self, x):
-            self.n += 1
-            return x * self.n
-
-    compiled = torch.compile(Counter(), backend="eager")
+    numbers = itertools.count(2)  # an attribute that changes while another thread traces would fail the new guards
+    compiled = torch.compile(lambda x, number: x * number, backend="eager", dynamic=False)
 
     def work():
         for _ in range(12):
-            compiled(torch.ones(2))
+            compiled(torch.ones(2), next(numbers))
 
     with dynx.watch() as w:
         threads = [threading.Thread(target=work) for _ in range(3)]
