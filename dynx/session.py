@@ -24,6 +24,7 @@ from dynx._runfile.writer import RunWriter
 from dynx._trace.bus import listen
 from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import FrameListener, emit
+from dynx._trace.eager_times import EagerTimes
 from dynx._trace.uses import Uses
 from dynx._version import __version__
 from dynx._what_if.budget import SHARE
@@ -105,6 +106,7 @@ class Watch(RunMembers):
         self._handles: list[Handle] = []  # of all that is open, in the order in which it is closed
         self._timeline: Timeline | None = None
         self._uses: Uses | None = None
+        self._eager_times = EagerTimes()
         self._started = 0.0
 
     @property
@@ -171,7 +173,7 @@ class Watch(RunMembers):
             self._handles = [self._timeline, post_mortem, listening, details, keys, saved]
         else:
             self._handles = [listen(self._record, on_frame=self._on_frame())]
-        self._is_open, self._uses = True, Uses()
+        self._is_open, self._uses, self._eager_times = True, Uses(), EagerTimes()
         if self._out is not None:
             self._handles.append(watch_children(self._child_settings, _unwatched_child))
             register_after_fork(self, _close_at_exit_of_child)  # called only in child processes that multiprocessing forks
@@ -196,6 +198,9 @@ class Watch(RunMembers):
             handle.remove()
         self._handles.clear()
         self._record_uses()
+        self._eager_times.remove()
+        for record in self._eager_times.records:
+            self._record(record)
         self._end = {"seconds": time.perf_counter() - self._started, "outcome": outcome, "device": _device()}
         if self._writer is not None:
             self._writer.end(self._end)
@@ -252,6 +257,7 @@ class Watch(RunMembers):
 
     def _record(self, record: Record) -> None:
         self._events.append(record)
+        self._eager_times.see(record)
         if self._writer is not None:
             self._writer.write(record)
         if self._timeline is not None and isinstance(record, Compile):

@@ -16,6 +16,7 @@ from dynx.records import (
     Compile,
     CompiledGuards,
     CompileUse,
+    EagerTime,
     Effect,
     Events,
     Fix,
@@ -204,6 +205,7 @@ by_class = {  # every kind of record that a run may hold
     Trial: st.builds(
         Trial, texts, texts, locations(), fixes, texts, costs, st.none() | costs, st.none() | st.booleans(), texts
     ),
+    EagerTime: st.builds(EagerTime, locations(), seconds, seconds, counts),
     WhatIf: st.builds(
         WhatIf,
         counts,

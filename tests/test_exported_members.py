@@ -38,7 +38,7 @@ EXPORTED = {
     "dynx.records": """
         AddressChange Alternative Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey CacheReport
         CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats Diff
-        DynamicSize DynamicSizes Effect Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
+        DynamicSize DynamicSizes EagerTime Effect Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
         FrameProfile FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
         GuardCosts GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dynx.advice import rules
 from dynx.advice.facts.names import spoken
-from dynx.advice.findings import breaks, limits, recompiles
+from dynx.advice.findings import breaks, limits, recompiles, uncompiled
 from dynx.advice.findings.causes import causes
 from dynx.advice.findings.roots import with_consequences
 from dynx.advice.proof.tried import with_trials
@@ -44,7 +44,8 @@ def advise(run: RunRecords) -> tuple[Finding, ...]:
     inside = breaks.inside_libraries([cause for cause in all_causes if id(cause) not in included], run.graph_breaks)
     included.update(map(id, inside))
     recompiled = recompiles.find_all(cause for cause in all_causes if id(cause) not in included)
-    findings = with_consequences(breaks.find(run, inside), [*at_limit, *recompiled])
+    of_breaks = uncompiled.of_breaks(breaks.find(run, inside), run)
+    findings = with_consequences(of_breaks, [*uncompiled.of_limits(at_limit, run), *recompiled])
     for rule in RUN_RULES:
         findings += _merged(rule.find(run)) if rule.is_merged else rule.find(run)
     findings += _merged(_of_losses(run.saved))

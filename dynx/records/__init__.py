@@ -21,6 +21,7 @@ from dynx.records.cudagraphs import (
     Staging,
 )
 from dynx.records.detail import CompiledGuards, GraphCode
+from dynx.records.eager_time import EagerTime
 from dynx.records.effects import Effect, FrameEffects, Modified, Mutation
 from dynx.records.finding import Alternative, Finding
 from dynx.records.fix import Fix, Mark
@@ -77,6 +78,7 @@ __all__ = [
     "Diff",
     "DynamicSize",
     "DynamicSizes",
+    "EagerTime",
     "Effect",
     "Entry",
     "Events",

@@ -49,6 +49,8 @@ class Finding(Record):
     fixes: tuple[Fix, ...] = ()  # changes that `dynx fix` can try, the smallest first
     trials: tuple[Trial, ...] = ()  # of `dynx run --try`
     what_ifs: tuple[WhatIf, ...] = ()  # fixes that were tried while the program ran, the best first
+    uncompiled_seconds: float = 0.0  # that functions ran uncompiled because of it, by samples
+    uncompiled_share: float = 0.0  # of the time since torch gave them up, from 0 to 1
     alternatives: tuple[Alternative, ...] = ()  # of the advice, the best first; empty if the advice has no fixes
 
     def advised(self, alternatives: Iterable[Alternative]) -> Finding:

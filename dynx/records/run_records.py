@@ -12,6 +12,7 @@ from dynx.records.compile import Backward, Compile, CompileUse, GaveUp, Skipped
 from dynx.records.comptime import BreakState, LineCost, Logged, TracedCompile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
+from dynx.records.eager_time import EagerTime
 from dynx.records.effects import FrameEffects
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
@@ -283,6 +284,21 @@ class RunRecords:
     )
     cache_keys = Kind(CacheKey, "cache_key", 'The keys of graphs in the caches on disk: with `watch(detail="full")`.')
     cache_settings = Kind(KeySettings, "key_settings", 'torch\'s configuration in `cache_keys`: with `watch(detail="full")`.')
+    eager_times = Kind(
+        EagerTime,
+        "eager_time",
+        "How long functions ran uncompiled after torch gave them up, by samples.",
+        table=Table(
+            "Ran uncompiled",
+            ("function", "seconds", "of the time", "samples"),
+            lambda r: [(Function(r.location), Seconds(r.seconds), f"{r.share:.0%}", str(r.samples))],
+            lambda r: [
+                Line(Seconds(r.seconds), (f"{r.location.function} ran uncompiled, {r.share:.0%} of the time",), r.location)
+            ],
+            is_brief=lambda r: False,  # beside the finding
+            order=31,
+        ),
+    )
     what_ifs = Kind(
         WhatIf,
         "what_if",

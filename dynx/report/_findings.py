@@ -126,6 +126,8 @@ class Findings:
     def _title(self, row: Row) -> Text:
         """Render the title of a row of findings, with the numbers of the post-mortems at its lines."""
         text = Text(row.first.title)
+        if share := max(finding.uncompiled_share for finding in row.findings):
+            text.append(f"; {words.uncompiled(share)}", style="bold")
         numbers = ", ".join(map(str, numbers_of(row, self._states)))
         return text.append(f"  (post-mortem {numbers})", style="dim") if numbers else text
 

@@ -46,6 +46,7 @@ def fragment(run: RunRecords) -> str:
         more=findings.more(hidden),
         tables=list(_tables(run)),
         seconds=words.seconds,
+        uncompiled_text=words.uncompiled,
         where=words.where,
         calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
     )

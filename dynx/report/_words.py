@@ -24,6 +24,11 @@ def is_calm(run: RunRecords) -> bool:
     return is_compiled and not (failed or run.eager or run.problems or run.recompiles or has_breaks)
 
 
+def uncompiled(share: float) -> str:
+    """Return how much of the time a function ran uncompiled since torch gave it up, from 0 to 1, as text."""
+    return f"since then uncompiled for {100 * share:.0f} % of the time"
+
+
 def seconds(value: float) -> str:
     """Format a duration: `8.1 s`, `120 ms`, `-` for zero."""
     if value >= 0.9995:

@@ -20,6 +20,7 @@ import dynx
 from dynx import guards
 from dynx._torch import hooks
 from dynx._torch.cache import gate, quiescence
+from dynx._torch.cache.stacks import Stacks
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards._cache.entries import raw_of
 
@@ -192,7 +193,7 @@ def test_thread_with_a_truncated_stack_counts_as_running_compiled_code():
 
 
 def busy_threads():
-    with quiescence._Stacks() as stacks:
+    with Stacks() as stacks:
         return quiescence._look(stacks.read(), quiescence._reader_lines()).busy
 
 

@@ -19,6 +19,7 @@ TRIED = WhatIf(0, "0", Location("a.py", 1, "f"), "DX102", Fix("option", "dynamic
 FAILED = replace(TRIED, fix=Fix("mark", "mark_dynamic(x, 0)"), outcome="raises", reason="ConstraintViolationError", compiles=0)
 ADVICE = "mark_dynamic(x, 0) before the call; or pad to one size"
 UNPROVEN = "mark_dynamic(x, 0) before the call (not proven); or pad to one size"
+CUT = replace(FAILED, outcome="not proven", reason="the time for what-ifs was used up")
 ALTERNATIVES = (Alternative("mark_dynamic(x, 0) before the call", "mark_dynamic"), Alternative("pad to one size"))
 
 
@@ -26,7 +27,8 @@ ALTERNATIVES = (Alternative("mark_dynamic(x, 0) before the call", "mark_dynamic"
     ("what_ifs", "advice"),
     [
         ([], ADVICE),
-        ([TRIED], "compile with dynamic=True (proven: 1 compile, not 5); or pad to one size"),
+        ([TRIED], f"compile with dynamic=True (proven: 1 compile, not 5); or {UNPROVEN}"),
+        ([TRIED, CUT], "compile with dynamic=True (proven: 1 compile, not 5); or pad to one size"),
         ([FAILED], "pad to one size"),
         ([TRIED, FAILED], "compile with dynamic=True (proven: 1 compile, not 5); or pad to one size"),
         (
@@ -35,7 +37,7 @@ ALTERNATIVES = (Alternative("mark_dynamic(x, 0) before the call", "mark_dynamic"
         ),
         (
             [replace(TRIED, outcome="fewer", compiles=2)],
-            "compile with dynamic=True (proven: 2 compiles, not 5); or pad to one size",
+            f"compile with dynamic=True (proven: 2 compiles, not 5); or {UNPROVEN}",
         ),
         ([replace(TRIED, outcome="no effect", compiles=5)], UNPROVEN),
         ([replace(TRIED, outcome="not proven", reason="the time for what-ifs was used up")], UNPROVEN),

@@ -9,21 +9,18 @@ Torch: the function around compiled code, `eval_frame.compile_wrapper`, whose co
 
 from __future__ import annotations
 
-import faulthandler
 import inspect
-import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from functools import cache
-from mmap import mmap
-from tempfile import TemporaryFile
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache import gate
+from dynx._torch.cache.stacks import Stacks
 from dynx.errors import UsageError
 
 _registered: list[Any] = []  # functions that read the cache, besides calls of compiled code
@@ -32,7 +29,6 @@ _TIMEOUT = 30.0  # seconds
 _PAUSE = 0.0005  # seconds between two checks of the other threads
 _FIRST_HOLD = 0.1  # seconds for which new calls are held, then admitted for as long; each further hold is twice as long
 _MOST_NAMES = 5  # of threads in an error message
-_BUFFER = 1 << 22  # bytes: the stacks of a hundred threads with a hundred frames each
 _TRUNCATED = b"\n  ...\n"
 _MORE_THREADS = b"\n...\n"  # written by `faulthandler` after the stacks of a hundred threads, instead of further stacks
 
@@ -61,7 +57,7 @@ def when_quiet(change: Callable[[], None], operation: str) -> None:
         )
     end, seconds = time.monotonic() + _TIMEOUT, min(_FIRST_HOLD, _TIMEOUT / 2)
     longest: _Hold | None = None
-    with _Stacks() as stacks:
+    with Stacks() as stacks:
         while time.monotonic() < end:
             with gate.closed(_reader_codes):
                 held = _change_within(min(seconds, end - time.monotonic()), change, stacks)
@@ -95,7 +91,7 @@ class _Hold(NamedTuple):
     last: _Look
 
 
-def _change_within(seconds: float, change: Callable[[], None], stacks: _Stacks) -> _Hold:
+def _change_within(seconds: float, change: Callable[[], None], stacks: Stacks) -> _Hold:
     """Call `change` once no other thread reads the cache; give up after `seconds`, but check the threads at least once."""
     from torch._dynamo.convert_frame import compile_lock
 
@@ -127,32 +123,6 @@ def _why_not(hold: _Hold) -> str:
     deep = hold.stayed & hold.last.deep
     where = "in compiled code, or more than 100 frames deep, so that dynx cannot know," if deep else "in compiled code"
     return f"{threads} {where} at each of {hold.looks} looks in {hold.seconds:.1f} seconds, while new calls had to wait"
-
-
-class _Stacks:
-    """The stacks of all threads as text, written to a file by `faulthandler`.
-
-    The file is read through `mmap`, because reading it otherwise would release the GIL. `sys._current_frames()` would create
-    frame objects, which is not safe for the frames that torch runs.
-    """
-
-    def __enter__(self) -> _Stacks:
-        self._file = TemporaryFile()
-        self._file.truncate(_BUFFER)
-        self._memory = mmap(self._file.fileno(), _BUFFER)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._memory.close()
-        self._file.close()
-
-    def read(self) -> bytes:
-        """Return the current stacks of all threads."""
-        written = os.lseek(self._file.fileno(), 0, os.SEEK_CUR)
-        self._memory[: min(written, _BUFFER)] = bytes(min(written, _BUFFER))
-        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
-        faulthandler.dump_traceback(self._file.fileno(), all_threads=True)
-        return self._memory[: self._memory.find(b"\0")]
 
 
 def _look(stacks: bytes, readers: tuple[bytes, ...]) -> _Look:

@@ -78,7 +78,8 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
         title = f"{title}; it is shared by instances of {last.other_instance}"
     caller = _caller(gave_up)
     advice = recompiles.advice_on(recompiles.main_cause(causes))
-    raises = gave_up.fatal or advice.is_expected
+    is_solved = any(what_if.helps for what_if in of_cause.what_ifs)
+    raises = (gave_up.fatal or advice.is_expected) and not is_solved
     higher = [fixes.limit(gave_up.limit, gave_up.allowed)] if raises and gave_up.allowed is not None else []
     return replace(
         of_cause.advised([*of_cause.alternatives, *higher]),

@@ -74,5 +74,7 @@ def _joined(root: Finding, follow: Sequence[OfCauses]) -> Finding:
         root,
         title=f"{root.title}; {split}{limited}",
         seconds=root.seconds + sum(each.finding.seconds for each in follow),
+        uncompiled_seconds=root.uncompiled_seconds + sum(each.finding.uncompiled_seconds for each in follow),
+        uncompiled_share=max(root.uncompiled_share, *(each.finding.uncompiled_share for each in follow)),
         evidence=(*root.evidence, *(f"{each.finding.rule} {each.finding.title}" for each in follow)),
     )

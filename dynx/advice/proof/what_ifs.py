@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from dynx.advice.facts.names import spoken
 from dynx.advice.proof.alternatives import naming, without
 from dynx.records.finding import Alternative
 from dynx.records.fix import Fix
@@ -69,7 +70,8 @@ def with_what_ifs(advice: Sequence[Alternative], what_ifs: Sequence[WhatIf]) -> 
     rest = without(advice, [*refuted, best.fix])
     proven = Alternative(said.text if said is not None else _written(best.fix), best.fix.name, f"proven: {best.result}")
     if best.outcome == "removes" or best.compiles <= max(_FEW, best.calls // 2):
-        return [proven, *(each for each in rest if each.proof != _UNPROVEN)]  # what is not proven may do harm
+        cut = {each.fix.name for each in what_ifs}
+        return [proven, *(each for each in rest if each.proof != _UNPROVEN or each.does not in cut)]  # it may do harm
     return [*rest, proven]
 
 
@@ -94,4 +96,6 @@ def _written(fix: Fix) -> str:
             return f"compile with {fix.code}"
         case "mark":
             return f"{fix.code} before the call"
+        case "rewrite" if fix.marks:
+            return f"pass {spoken(fix.marks[0].source)} as a tensor"
     return fix.code

@@ -65,7 +65,8 @@ def _on_number(cause: Cause, source: str) -> Advice:
         return expected(
             as_tensor(source, " where it is only computed with; 0 and 1 always compile on their own: one recompile is expected")
         )
-    return one_of(*([NOT_STATIC] if cause.is_static else []), as_tensor(source), option("dynamic=True"))
+    tensor = as_tensor(source) if reason.holder == "argument" else f"make {source} a tensor"
+    return one_of(*([NOT_STATIC] if cause.is_static else []), tensor, option("dynamic=True"))
 
 
 def _on_none(cause: Cause, source: str) -> Advice:

@@ -1,0 +1,137 @@
+"""How long functions run uncompiled after torch gave them up, by samples of all stacks."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+import torch
+
+import dynx
+from dynx._trace.eager_times import EagerTimes
+from dynx.records import Compile, EagerTime, GaveUp, Location
+from dynx.report import terminal
+
+
+def spin(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sum(range(100))
+
+
+def given_up(x, number):
+    spin(0.01) if not torch.compiler.is_compiling() else None
+    return x + number
+
+
+def run(calls, between=0.0):
+    torch._dynamo.reset()
+    compiled = torch.compile(given_up, backend="eager", dynamic=False)
+    with dynx.watch() as watch:
+        for number in range(calls):
+            compiled(torch.ones(2), number)
+            spin(between)
+    return watch
+
+
+def test_a_function_that_gave_up_is_sampled_from_then_on():
+    watch = run(50)
+    (found,) = watch.eager_times
+    assert found.location == watch.gave_up[0].location
+    assert found.samples >= 5
+    assert 0.5 < found.share <= 1
+    assert found.seconds < sum(range(50))
+
+
+def test_the_share_is_of_the_time_since_then():
+    (most,), (half,) = run(50).eager_times, run(40, between=0.01).eager_times
+    assert half.share < most.share
+
+
+def test_the_finding_and_the_screen_say_so(capsys):
+    watch = run(60)
+    (finding,) = watch.findings
+    (found,) = watch.eager_times
+    assert (finding.rule, finding.uncompiled_seconds) == ("DX301", found.seconds)
+    from rich import print as show
+
+    show(terminal(watch.run))
+    assert f"uncompiled for {100 * found.share:.0f} % of the time" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_program_without_such_a_function_has_no_thread_that_samples():
+    before = len(os.listdir("/proc/self/task"))
+    with dynx.watch() as watch:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        assert len(os.listdir("/proc/self/task")) == before
+    assert watch.eager_times == ()
+
+
+def test_a_function_that_torch_cannot_resume_is_sampled():
+    @torch.compile(backend="eager")
+    def total(x):
+        for _ in range(2):
+            x = x + 1
+            if x.sum() > 0:
+                try:
+                    print(end="")
+                finally:
+                    spin(0.01)
+        return x
+
+    with dynx.watch() as watch:
+        for _ in range(15):
+            total(torch.ones(2))
+    assert {compile.outcome for compile in watch.compiles} >= {"skipped"}
+    assert [each.location.function.rpartition(".")[2] for each in watch.eager_times] == ["total"]
+    assert watch.eager_times[0].samples > 0
+
+
+def test_compiled_code_inside_an_uncompiled_function_does_not_count():
+    inner = torch.compile(lambda x: [x := (x * 1.01).sin() for _ in range(400)][-1], backend="eager")
+
+    def outer(x, number):
+        return inner(x) + number if not torch.compiler.is_compiling() else x + number
+
+    compiled = torch.compile(outer, backend="eager", dynamic=False)
+    x = torch.ones(20_000)
+    with dynx.watch() as watch:
+        for number in range(40):
+            compiled(x, number)
+    (found,) = watch.eager_times
+    assert found.share < 0.5
+
+
+def test_threads_of_the_program_are_not_changed():
+    names = []
+
+    def count():
+        names.append([thread.name for thread in threading.enumerate()])
+
+    compiled = torch.compile(given_up, backend="eager", dynamic=False)
+    with dynx.watch():
+        for number in range(12):
+            compiled(torch.ones(2), number)
+        count()
+    assert not [name for name in names[0] if "dynx" in name.lower() or name.startswith("Dummy")]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        GaveUp(0, "0/8", Location("library.py", 1, "f", library="library"), "recompile_limit", 8),
+        GaveUp(0, "0/8", Location("a.py", 1, "f"), "recompile_limit", 8, fatal=True),
+        Compile(0, "0/0", Location("a.py", 1, "f"), "compiled", 1.0),
+    ],
+)
+def test_what_does_not_run_uncompiled_in_the_users_code_is_not_sampled(record):
+    times = EagerTimes()
+    times.see(record)
+    times.remove()
+    assert times.records == ()
+
+
+def test_a_share_is_of_nothing_at_first():
+    assert EagerTime(Location("a.py", 1, "f"), 0.0, 0.0, 0).share == 0.0
