@@ -18,7 +18,7 @@ EXPORTED = {
         Run __version__ check compile comptime cudagraphs doctor effects errors fix guards pgo records saved symbols watch
         would_recompile
     """,
-    "dynx.advice": "RULES advise losses page rule_of_break rule_of_reason spoken",
+    "dynx.advice": "RULES advise expected_breaks losses page rule_of_break rule_of_reason spoken",
     "dynx.cli": "main",
     "dynx.comptime": """
         ComptimeContext ComptimeVar PostMortem Probe Timeline comptime debug post_mortem probe timeline
