@@ -25,6 +25,7 @@ from dynx._trace.bus import listen
 from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import FrameListener, emit
 from dynx._trace.eager_times import EagerTimes
+from dynx._trace.tree_skips import tree_skips
 from dynx._trace.uses import Uses
 from dynx._version import __version__
 from dynx._what_if.budget import SHARE
@@ -55,8 +56,9 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal", what_if: 
             compilation, what graphs save for backward (`run.saved`), and the keys of graphs in torch's caches on disk
             (`run.cache_keys`, for `pgo.cachediff`); "full" makes tracing up to a fifth slower.
         what_if: whether to try the fixes of findings while the program runs: when a function recompiles, its call is traced
-            once more with each fix, without running it, for at most a tenth of the compile time (`run.what_ifs`). A fix that is
-            proven to help is the first in the advice of its finding, and one that is proven not to help is not advised.
+            once more with each fix, without running it, for a tenth of the compile time and half a second
+            (`run.what_ifs`). A fix that is proven to help is the first in the advice of its finding, and one that is proven not
+            to help is not advised.
 
     Returns:
         A context manager and decorator with the members of `dynx.Run`, up to date at each access. For a decorated
@@ -173,6 +175,7 @@ class Watch(RunMembers):
             self._handles = [self._timeline, post_mortem, listening, details, keys, saved]
         else:
             self._handles = [listen(self._record, on_frame=self._on_frame())]
+        self._handles.append(tree_skips(self._record))
         self._is_open, self._uses, self._eager_times = True, Uses(), EagerTimes()
         if self._out is not None:
             self._handles.append(watch_children(self._child_settings, _unwatched_child))

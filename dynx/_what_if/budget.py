@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHARE = 0.1  # of the compile time, unless the user asks for another
-_IN_ADVANCE = 10.0  # seconds of compiling that count from the start: in a small program, most advice is tried
+_IN_ADVANCE = 5.0  # seconds of compiling that count from the start: in a small program, most advice is tried
 
 
 @dataclass

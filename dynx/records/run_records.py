@@ -178,7 +178,7 @@ class RunRecords:
     cudagraph_skips = Kind(
         Skip,
         "cudagraph_skip",
-        "What `dynx.cudagraphs` runs uncaptured, and why.",
+        "What `dynx.cudagraphs`, and torch under `reduce-overhead`, run uncaptured, and why.",
         merge=merge.counted("reason", "location"),
         table=Table(
             _CUDA_GRAPHS,
