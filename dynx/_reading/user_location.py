@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
@@ -39,6 +40,9 @@ class FileOwner(NamedTuple):
     library: str | None = None  # the name of the folder or module directly under site-packages
 
 
+_OF_INDUCTOR = re.compile(r"[/\\](?P<folder>[a-z2-7]{2})[/\\]c(?P=folder)[a-z2-7]{40,}\.py$")  # in inductor's cache on disk
+
+
 @cache
 def owner_of_file(file: str) -> FileOwner:
     """Return the owner of a file; code without a file (a notebook cell, a string passed to `exec`) belongs to the user."""
@@ -49,6 +53,8 @@ def owner_of_file(file: str) -> FileOwner:
     if file.startswith("<"):
         return FileOwner("user")
     path = os.path.abspath(file)
+    if _OF_INDUCTOR.search(path):
+        return FileOwner("torch")
     if path in _USER_PROGRAMS:
         return FileOwner("user")
     for root, owner in _roots():

@@ -95,9 +95,10 @@ def run(function, *calls):
 @pytest.mark.gpu
 def test_a_tensor_on_the_cpu_is_named_with_its_line():
     def scale(x, offset):
-        return x * 2 + offset  # here
+        return x * 2, offset.sin() + 1
 
-    watch = run(scale, *[(torch.ones(8, device="cuda"), torch.ones(()))] * 3)
+    with torch._inductor.config.patch(graph_partition=False):  # else only the part of the graph on the CPU is not captured
+        watch = run(scale, *[(torch.ones(8, device="cuda"), torch.ones(4))] * 3)
     (finding,) = [finding for finding in watch.findings if finding.rule == "DX601"]
     assert "a tensor on the CPU" in finding.title
     assert finding.location.own.function.endswith("scale")
