@@ -26,28 +26,34 @@ class _Known(NamedTuple):
 _KNOWN = (
     _Known(
         r"cpu device",
-        "a tensor on the CPU is used in the graph",
+        "skipped, because a tensor on the CPU is used in the graph",
         "create it on the GPU, or move it to the GPU before the call",
     ),
     _Known(
         r"mutated inputs",
-        "an input of the graph is changed in place",
+        "skipped, because an input of the graph is changed in place",
         "return the new value instead of changing the argument, or keep the tensor as a buffer of the module",
     ),
-    _Known(r"multiple devices", "the graph has tensors on several devices", "compile the part of each device on its own"),
+    _Known(
+        r"multiple devices",
+        "skipped, because the graph has tensors on several devices",
+        "compile the part of each device on its own",
+    ),
     _Known(
         r"exceeding max re-recording limit",
-        "an input has a new address on each call, and the limit of recordings is reached",
+        "skipped, because an input has a new address on each call: the limit of recordings is reached",
         "pass the same tensor on every call, changed in place with copy_(); do not replace parameters",
         "limit",
     ),
     _Known(
         r"distinct input size",
-        "a CUDA graph is recorded for each input size",
+        "they record a graph for each input size",
         "pad inputs to a few sizes; or torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True",
         "limit",
     ),
-    _Known(r"caching allocator", "the caching allocator is off", "leave torch.cuda.caching_allocator_enable(True)"),
+    _Known(
+        r"caching allocator", "skipped, because the caching allocator is off", "leave torch.cuda.caching_allocator_enable(True)"
+    ),
 )
 
 
@@ -67,10 +73,12 @@ def skip_of(message: str) -> Skip | None:
     known = next((each for each in _KNOWN if re.search(each.pattern, message)), None)
     if skipped is None and known is None:
         return None
-    reason = known.reason if known is not None else skipped["why"].strip() if skipped is not None else ""
+    reason = (
+        known.reason if known is not None else f"skipped, because of {skipped['why'].strip()}" if skipped is not None else ""
+    )
     advice = known.advice if known is not None else "see torch's message; compile what it names on its own"
     kind = known.kind if known is not None else "operator"
-    return Skip(f"skipped by torch's CUDA graphs: {reason}", _location(message) or call_site(), advice, kind)
+    return Skip(f"torch's CUDA graphs: {reason}", _location(message) or call_site(), advice, kind)
 
 
 def _location(message: str) -> Location | None:
