@@ -15,7 +15,7 @@ SMOKE  := tests/records tests/run tests/reading tests/symbols tests/test_neutral
   $(addprefix tests/advice/test_,programs.py findings.py) $(addprefix tests/report/test_,terminal.py record.py html.py) \
   tests/trace/test_both_directions.py tests/seam/test_capabilities.py
 
-.PHONY: demo smoke test test-all lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs fuzz-what-ifs stress mutations faults threads wide-ids laws rules advice tried labels bench ci clean
+.PHONY: demo smoke test test-all lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs fuzz-what-ifs stress mutations faults threads wide-ids laws rules advice follow tried labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -142,6 +142,11 @@ rules: $(READY)
 # The findings of `dynx run` on programs as users write them, against labels: causes, lines, and changes that remove the cost.
 advice: $(READY)
 	$(BIN)/python benchmarks/advice/score.py
+
+# Each printed alternative of the advice that is code, followed literally: none may raise, and no cost may grow.
+FOLLOWED :=
+follow: $(READY)
+	$(BIN)/python benchmarks/advice/follow.py $(FOLLOWED)
 
 # `dynx fix` on the same programs: which findings it fixes, whether the changed programs do the same, advice that a trial refutes.
 TRIED :=
