@@ -31,6 +31,9 @@ from dynx.records.record import Record
 from dynx.records.what_if import WhatIf, WhatIfOutcome
 
 _Key = tuple[int, str]  # generation and frame id
+# traces that the budget always allows, of the first fix of a finding that is not refuted, and of others in its advice
+_OF_FIRST = 3
+_OF_PRINTED = 1  # shows whether it raises, or leads to a graph break
 
 
 class _Call(NamedTuple):
@@ -117,7 +120,8 @@ class WhatIfs:
                 if known is None:
                     profile = profile_at_start() if function.profile is None else copy_of(function.profile)
                     setup = setup_of(_in_frame(fix, frame)) or setup
-                    known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, is_free=refuted)
+                    free = _OF_FIRST if refuted else _OF_PRINTED if fix.name in printed else 0
+                    known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, free)
                     function.variants[known.key] = known
                     earlier = earlier or [call.variables(frame.locals) for call in function.calls]
                     changed = {spoken(reason.source): reason.expected for reason in recompile.reasons}
@@ -133,7 +137,7 @@ class WhatIfs:
         reason = variant.unknown
         if variant.raised is not None:
             outcome, reason = "raises", type(variant.raised).__name__
-        elif not variant.unknown and then is not None:
+        elif then is not None:
             outcome = "leads to another"
         elif not variant.unknown:
             outcome = "removes" if variant.compiles == 1 else "fewer" if variant.compiles < variant.calls else "no effect"

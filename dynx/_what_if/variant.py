@@ -17,7 +17,6 @@ from dynx.advice.facts.names import SIZE, spoken
 from dynx.advice.facts.reasons import INT
 from dynx.records.fix import Fix
 
-_FREE = 3  # traces of the first fix of a finding that the budget always allows
 _ENOUGH = 3  # compilations after which a fix that saved none is not traced any more
 
 
@@ -36,7 +35,7 @@ class Variant:
         profile: torch's profile of dynamic sizes as it would be.
         budget: of all traces of the run.
         estimate: seconds that a trace may take.
-        is_free: whether the budget always allows its first traces: those of the first fix of a finding that is not refuted.
+        free: how many traces the budget always allows.
         entries: the guards of the compilations.
         compiles: their number; it includes a first call that could not be traced again.
         raised: what a trace raised; no further call is traced then.
@@ -52,7 +51,7 @@ class Variant:
     profile: Any
     budget: Budget
     estimate: float
-    is_free: bool
+    free: int
     entries: list[Guards] = field(default_factory=list)
     compiles: int = 0
     calls: int = 0
@@ -122,7 +121,7 @@ class Variant:
         if changed is None:
             self.unknown = "an argument is not of the expected type"
             return None
-        if not self.budget.allows(self.estimate, is_free=self.is_free and self.traces < _FREE):
+        if not self.budget.allows(self.estimate, is_free=self.traces < self.free):
             self.unknown = "the time for what-ifs was used up"
             return None
         with self.setup.in_effect(), in_use(self.profile):
