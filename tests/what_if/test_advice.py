@@ -88,13 +88,14 @@ def test_a_watch_tries_nothing_unless_asked():
     assert watch.what_ifs[0].helps
 
 
-def test_a_finding_gets_at_least_one_fix_whatever_the_budget():
+def test_a_finding_gets_the_fixes_of_its_advice_whatever_the_budget():
     """With backend="eager" a trace takes as long as the compilation: the tenth is used up at once."""
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     with Watch(what_if=1e-6) as watch:
         compiled(torch.ones(3))
         compiled(torch.ones(4))
-    first, *others = watch.what_ifs
-    assert first.helps
-    assert {each.reason for each in others} == {"the time for what-ifs was used up"}
-    assert not any(each.is_proven for each in others)
+    tried = {each.fix.name: each for each in watch.what_ifs}
+    assert tried["mark_dynamic"].helps
+    cut = [each for name, each in tried.items() if name not in ("mark_dynamic", "dynamic=None")]  # the others are not advised
+    assert {each.reason for each in cut} == {"the time for what-ifs was used up"}
+    assert not any(each.is_proven for each in cut)
