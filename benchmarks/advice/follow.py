@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynx import Run
-from dynx.fix._judge import Comparison, events_of, output_difference
+from dynx._what_if.budget import SHARE
+from dynx.fix._judge import Comparison, events_of, key_of, output_difference
 from dynx.fix._output import Tolerance, varying_numbers
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program, Result, run
@@ -29,12 +30,10 @@ from dynx.records.fix import Fix, Mark
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 600.0  # seconds for a run of a program
-SHARE = 0.1  # of the compile time, for what-ifs: the default of `dynx run`
 SLOWER = 1.5  # a cost too, if no count of another kind becomes smaller
 NOISE = 2.0  # seconds
 BETWEEN = re.compile(r"; or |, or |; ")
 SETTING = re.compile(r"(?<![\w.])((?:torch\._dynamo\.)?config\.\w+(?: = [^\s;,)]+|\.add\([\w.]+\)))")
-ABOVE = re.compile(r"raise (torch\._dynamo\.config\.\w+) above (\d+)")
 OPTION = re.compile(r"\b(?:compile|each|module) with (\w+=\w+)")
 MARK = re.compile(r"\b(maybe_)?mark_dynamic\((.+?), (\d+)\)")
 AS_TENSOR = re.compile(r"\bpass \S+ as a tensor\b")
@@ -53,9 +52,7 @@ class Followed:
 
 def fixes_in(text: str, finding: Finding) -> Iterator[Fix]:
     """Yield the changes that an alternative says to make; several only if each is one way to write it."""
-    if above := ABOVE.search(text):
-        yield Fix("statement", f"{above[1]} = {int(above[2]) + 1}")
-    elif setting := SETTING.search(text):
+    if setting := SETTING.search(text):
         yield Fix("statement", setting[1])
     elif option := OPTION.search(text):
         yield Fix("option", option[1])
@@ -77,7 +74,7 @@ def follow(program: Path) -> list[Followed]:
     done = []
     for finding in base.run.findings:
         for number, text in enumerate(BETWEEN.split(finding.advice)):
-            for fix in fixes_in(text, finding) or ():
+            for fix in fixes_in(text, finding):
                 if comparison is None:
                     comparison = varying(base, target)
                 plans = [Plan((fix,))] if fix.kind != "rewrite" else list(propose(Plan(), finding, fix))[:1]
@@ -119,12 +116,7 @@ def judged(finding: Finding, fix: Fix, before: Result, after: Result, comparison
 
 
 def _count(finding: Finding, found: Run) -> int:
-    own = finding.location.own
-    return sum(
-        each.count
-        for each in found.findings
-        if (each.rule, each.location.own.file, each.location.own.function) == (finding.rule, own.file, own.function)
-    )
+    return sum(each.count for each in found.findings if key_of(each) == key_of(finding))
 
 
 def main() -> None:

@@ -43,18 +43,21 @@ class FileOwner(NamedTuple):
 _OF_INDUCTOR = re.compile(r"[/\\](?P<folder>[a-z2-7]{2})[/\\]c(?P=folder)[a-z2-7]{40,}\.py$")  # in inductor's cache on disk
 
 
+def is_generated_by_torch(file: str) -> bool:
+    """Return whether a file is the code of a `GraphModule`, or of inductor, wherever its cache is."""
+    return file.startswith("<eval_with_key>") or bool(_OF_INDUCTOR.search(file))
+
+
 @cache
 def owner_of_file(file: str) -> FileOwner:
     """Return the owner of a file; code without a file (a notebook cell, a string passed to `exec`) belongs to the user."""
-    if file.startswith("<eval_with_key>"):  # code of a GraphModule
+    if is_generated_by_torch(file):
         return FileOwner("torch")
     if file.startswith("<frozen"):
         return FileOwner("python")
     if file.startswith("<"):
         return FileOwner("user")
     path = os.path.abspath(file)
-    if _OF_INDUCTOR.search(path):
-        return FileOwner("torch")
     if path in _USER_PROGRAMS:
         return FileOwner("user")
     for root, owner in _roots():

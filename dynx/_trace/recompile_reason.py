@@ -171,7 +171,7 @@ def count_instances(facts: Iterable[EntryFacts | None], locals: Mapping[str, Any
     """Return for how many instances of the class of `self` a function is compiled, the present one included."""
     now = weak_self(locals)
     before = [entry.instance for entry in facts if entry is not None]
-    # an object has one weak reference, which all its entries share, so instances that have been freed are told apart too
+    # an object has one weak reference, which all its entries share, so it also distinguishes instances that have been freed
     return len({id(each.object) for each in (*before, now) if each is not None and each.of_class() is type(locals.get("self"))})
 
 

@@ -73,9 +73,8 @@ def skip_of(message: str) -> Skip | None:
     known = next((each for each in _KNOWN if re.search(each.pattern, message)), None)
     if skipped is None and known is None:
         return None
-    reason = (
-        known.reason if known is not None else f"skipped, because of {skipped['why'].strip()}" if skipped is not None else ""
-    )
+    why = skipped["why"].strip() if skipped is not None else ""
+    reason = known.reason if known is not None else f"skipped, because of {why}"
     advice = known.advice if known is not None else "see torch's message; compile what it names on its own"
     kind = known.kind if known is not None else "operator"
     return Skip(f"torch's CUDA graphs: {reason}", _location(message) or call_site(), advice, kind)

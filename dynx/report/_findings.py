@@ -43,6 +43,11 @@ class Row:
         return sum(finding.seconds for finding in self.findings)
 
     @property
+    def uncompiled_share(self) -> float:
+        """The largest part of the time that a function ran uncompiled since torch gave it up, from 0 to 1."""
+        return max(finding.uncompiled_share for finding in self.findings)
+
+    @property
     def also_at(self) -> str:
         """The lines of the other findings of the row, as `also :19, :40 Block.loss`; empty if there are none."""
         first = self.first.location.own
@@ -126,8 +131,8 @@ class Findings:
     def _title(self, row: Row) -> Text:
         """Render the title of a row of findings, with the numbers of the post-mortems at its lines."""
         text = Text(row.first.title)
-        if share := max(finding.uncompiled_share for finding in row.findings):
-            text.append(f"; {words.uncompiled(share)}", style="bold")
+        if row.uncompiled_share:
+            text.append(f"; {words.uncompiled(row.uncompiled_share)}", style="bold")
         numbers = ", ".join(map(str, numbers_of(row, self._states)))
         return text.append(f"  (post-mortem {numbers})", style="dim") if numbers else text
 

@@ -48,6 +48,7 @@ def fragment(run: RunRecords) -> str:
         seconds=words.seconds,
         uncompiled_text=words.uncompiled,
         where=words.where,
+        expected=words.expected(run),
         calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
     )
 

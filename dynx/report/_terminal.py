@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,7 +12,6 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.text import Text
 
-from dynx.advice import expected_breaks
 from dynx.records import Compile, Location, Record, RunRecords
 from dynx.records import table as listing
 from dynx.report import _cells as cells
@@ -64,8 +62,8 @@ def _parts(run: RunRecords, *, full: bool, top: int | None, file: Path | None) -
         yield from _uncompiled(run)
     else:
         yield Text(words.UNCLEAR if run.compiles else "no advice applies to this run")
-    for rule, count in Counter(found.rule for found in expected_breaks(run)).items():
-        yield Text(f"{words.plural(count, 'graph break')} needs no change: dynx rule {rule}", style="dim")
+    for text in words.expected(run):
+        yield Text(text, style="dim")
     if hidden:
         yield Text("")
         yield Text(f"{findings.more(hidden)}: {findings.command(hidden, shown, file)}", style="dim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ def is_calm(run: RunRecords) -> bool:
     is_compiled = any(compile.outcome == "compiled" for compile in run.compiles)
     has_breaks = len(run.graph_breaks) > len(expected_breaks(run))
     return is_compiled and not (failed or run.eager or run.problems or run.recompiles or has_breaks)
+
+
+def expected(run: RunRecords) -> list[str]:
+    """Return the numbers of graph breaks that need no change as texts, by their rule."""
+    counts = Counter(found.rule for found in expected_breaks(run))
+    return [f"{plural(count, 'graph break')} needs no change: dynx rule {rule}" for rule, count in counts.items()]
 
 
 def uncompiled(share: float) -> str:

@@ -24,6 +24,9 @@ from dynx.advice.facts.loops import loops_over
         ("return x * n", "n", False),
         ("y = [x * scale for x in xs]", "scale", False),
         ("for (broken", "n", True),
+        ("y = [x * n for x in range(length)]", "n", False),  # part of another name
+        ("for _ in range(8):", "<value of line 4>", True),
+        ("for _ in range(options['n']):", 'options["n"]', True),
     ],
 )
 def test_a_loop_runs_as_often_as_a_value_says(code, source, expected):

@@ -26,7 +26,7 @@ def test_owner_of_a_file_is_torch_dynx_python_a_library_or_the_user():
     assert owner_of_file("/home/me/train.py") == ("user", None)
     assert owner_of_file("<ipython-input-3-abc>") == ("user", None)
     assert owner_of_file("/tmp/ipykernel_12/345.py") == ("user", None)
-    of_inductor = "/tmp/torchinductor_me/36/c36jfx6sdb2zh4i24rzco7yfnjpf335zfeg4vibnytxca73ph5fs.py"
+    of_inductor = "/home/me/cache/36/c36jfx6sdb2zh4i24rzco7yfnjpf335zfeg4vibnytxca73ph5fs.py"
     assert owner_of_file(of_inductor) == ("torch", None)
     assert owner_of_file(of_inductor.replace("/36/", "/37/")) == ("user", None)
 

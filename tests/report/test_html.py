@@ -11,7 +11,7 @@ from rich.console import Console
 
 import dynx
 from dynx import Run
-from dynx.records import GraphBreak, Location
+from dynx.records import Compile, EagerTime, GaveUp, GraphBreak, Location, Reason, Recompile
 from dynx.report import terminal
 
 
@@ -77,3 +77,24 @@ def test_notebook_and_terminal_name_the_line_that_called_the_function_of_a_findi
     console = Console(width=300, file=io.StringIO())
     console.print(terminal(w.run))
     assert f"test_html.py:{finding.called_from.line})" in console.file.getvalue()
+
+
+def test_notebook_and_terminal_say_what_needs_no_change_and_how_long_a_function_ran_uncompiled():
+    line = Location("train.py", 7, "update")
+    kind = "Call to `torch._dynamo.graph_break()`"
+    of_optimizer = GraphBreak(line, (line,), kind, "DX221", kind=kind, code="opt.step()")
+    reason = Reason("value", "n", "1", "2", line)
+    given_up = (
+        Compile(0, "0/0", line, "compiled", 1.0),
+        Recompile(0, "0/1", line, (reason,), 1.0),
+        Compile(0, "0/1", line, "compiled", 1.0),
+        GaveUp(0, "0/2", line, "recompile_limit", 2),
+        EagerTime(line, 3.0, 4.0, 150),
+    )
+    console = Console(width=80, file=io.StringIO())
+    run = Run((of_optimizer, *given_up))
+    console.print(terminal(run))
+    for text in (console.file.getvalue(), run._repr_html_()):
+        joined = " ".join(text.split())
+        assert "1 graph break needs no change: dynx rule DX221" in joined
+        assert "since then uncompiled for 75 % of the time" in joined

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 
 import pytest
 import torch
@@ -116,6 +117,62 @@ def test_threads_of_the_program_are_not_changed():
             compiled(torch.ones(2), number)
         count()
     assert not [name for name in names[0] if "dynx" in name.lower() or name.startswith("Dummy")]
+
+
+@pytest.mark.parametrize(
+    ("innermost", "is_uncompiled"),
+    [
+        ("/app/model.py", True),
+        ("/lib/torch/nn/modules/module.py", True),  # Python code of torch that the function calls
+        ("/app/convert_frame.py", True),
+        ("<eval_with_key>.3", False),
+        ("/cache/of/me/36/c36jfx6sdb2zh4i24rzco7yfnjpf335zfeg4vibnytxca73ph5fs.py", False),  # of inductor
+        ("/lib/torch/_functorch/_aot_autograd/runtime_wrappers.py", False),
+        ("/lib/torch/_dynamo/convert_frame.py", False),
+    ],
+)
+def test_a_stack_is_uncompiled_unless_it_compiles_or_runs_compiled_code(innermost, is_uncompiled, tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text("def f(x):\n    return x + 1\n")
+    times = EagerTimes()
+    times.see(GaveUp(0, "0/8", Location(str(path), 1, "f"), "recompile_limit", 8))
+    times.remove()
+    stack = f'Thread 0x1 (most recent call first):\n  File "{innermost}", line 5 in g\n  File "{path}", line 2 in f\n'
+    before = times.records[0].samples
+    times._take(stack.encode(), 0.02)
+    assert times.records[0].samples - before == is_uncompiled
+    times._take(stack.replace("line 2", "line 3").encode(), 0.02)  # another function of this name, below
+    assert times.records[0].samples - before == is_uncompiled
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_forked_child_samples_on_its_own_and_does_not_wait_for_the_thread_of_its_parent():
+    times = EagerTimes()
+    record = GaveUp(0, "0/8", Location(__file__, 1, "f"), "recompile_limit", 8)
+    times.see(record)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: a thread samples
+        child = os.fork()
+    if child == 0:
+        times.remove()
+        is_right = times.records == ()
+        times.see(record)
+        times.remove()
+        os._exit(0 if is_right and len(times.records) == 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    times.remove()
+    assert len(times.records) == 1
+
+
+def test_a_failure_to_sample_is_a_record_and_nothing_else(monkeypatch):
+    def fail():
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("dynx._torch.cache.stacks.TemporaryFile", fail)
+    watch = run(12)
+    (trouble,) = watch.troubles
+    assert trouble.why == "No space left on device"
+    assert [each.samples for each in watch.eager_times] == [0]
 
 
 @pytest.mark.parametrize(

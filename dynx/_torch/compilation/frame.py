@@ -42,10 +42,10 @@ class Ending:
 
 def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
     """Read the arguments of `convert_frame._compile`."""
-    arguments = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
-    compile_id = arguments["compile_id"]
     from torch._dynamo import config
 
+    arguments = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
+    compile_id = arguments["compile_id"]
     return CompileCall(
         arguments["code"],
         arguments["locals"],

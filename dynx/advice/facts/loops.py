@@ -19,14 +19,18 @@ def loops_over(code: str, source: str) -> bool:
     """Return whether a value decides how often the loop in a source line runs: not if the line reads it elsewhere only."""
     if not is_loop(code):
         return False
-    tree = _parsed(code)
-    if tree is None or source not in ast.unparse(tree):
+    tree, value = _parsed(code), _parsed(source)
+    if tree is None or value is None or not _reads(tree, ast.unparse(value)):
         return True  # the line reads it by another name
-    return any(source in ast.unparse(node) for node in _deciding(tree))
+    return any(_reads(node, ast.unparse(value)) for node in _deciding(tree))
+
+
+def _reads(node: ast.AST, expression: str) -> bool:
+    return any(isinstance(each, ast.expr) and ast.unparse(each) == expression for each in ast.walk(node))
 
 
 def _parsed(code: str) -> ast.Module | None:
-    for text in (code, f"{code} pass", f"{code}\n    pass"):
+    for text in (code, f"{code} pass"):  # the line may only begin a statement
         try:
             return ast.parse(text)
         except SyntaxError:
