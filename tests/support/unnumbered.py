@@ -8,8 +8,9 @@ from types import CodeType
 
 
 def normalized(text: str) -> str:
-    """Replace addresses, object ids and counters in names."""
+    """Replace addresses, object ids, counters in names, and the blanks that align a guard's comment after them."""
     text = re.sub(r"0x[0-9a-f]+|\b\d{9,}\b", "N", text)
+    text = re.sub(r"  +#", "  #", text)
     text = re.sub(r"(__compiled_fn_|__resume_at_|__gen_rand_values_|_c)\d+(?:_[0-9a-f_]+)?", r"\1N", text)
     return re.sub(r"(___)\d+", r"\1N", text)
 
