@@ -33,6 +33,7 @@ TIMEOUT = 600.0  # seconds for a run of a program
 SLOWER = 1.5  # a cost too, if no count of another kind becomes smaller
 NOISE = 2.0  # seconds
 BETWEEN = re.compile(r"; or |, or |; ")
+# a program that sets an option itself has to change that line: "set … = True, which is torch's default" is prose
 SETTING = re.compile(r"(?<![\w.])((?:torch\._dynamo\.)?config\.\w+(?: = [^\s;,)]+|\.add\([\w.]+\)))")
 OPTION = re.compile(r"\b(?:compile|each|module) with (\w+=\w+)")
 MARK = re.compile(r"\b(maybe_)?mark_dynamic\((.+?), (\d+)\)")
@@ -52,8 +53,9 @@ class Followed:
 
 def fixes_in(text: str, finding: Finding) -> Iterator[Fix]:
     """Yield the changes that an alternative says to make; several only if each is one way to write it."""
-    if setting := SETTING.search(text):
-        yield Fix("statement", setting[1])
+    if (setting := SETTING.search(text)) and "torch's default" not in text:
+        # the user's file imports what a setting names, such as `warnings`; a fix imports it itself
+        yield next((fix for fix in finding.fixes if setting[1] in fix.code), Fix("statement", setting[1]))
     elif option := OPTION.search(text):
         yield Fix("option", option[1])
     elif marks := MARK.findall(text):
@@ -112,7 +114,8 @@ def judged(finding: Finding, fix: Fix, before: Result, after: Result, comparison
         return "wrong", f"grows: {old.seconds:.1f} s of compiling, then {new.seconds:.1f} s"
     if comparison.is_possible and (differs := output_difference(before, after, comparison)):
         return "wrong", f"other output: {differs}"
-    return ("helps", "") if _count(finding, after.run) < _count(finding, before.run) else ("no effect", old.to(new))
+    helps = _count(finding, after.run) < _count(finding, before.run) or sum(new.counts) < sum(old.counts)
+    return ("helps", "") if helps else ("no effect", old.to(new))
 
 
 def _count(finding: Finding, found: Run) -> int:

@@ -104,10 +104,14 @@ class WhatIfs:
         function.calls.append(_Call(kept, weakref.ref(guards) if guards is not None else lambda: None))
 
     def _proposed(self, function: _Function, key: _Key, frame: Frame, recompile: Recompile) -> Iterator[Variant]:
-        """Yield a variant for each fix that rules propose for recompiles of a function; a new one gets the earlier calls."""
+        """Yield a variant for each fix that rules propose for recompiles of a function; a new one gets the earlier calls.
+
+        Several causes may have the same fix under one rule, such as `dynamic=True` for two numbers: it is yielded once.
+        """
         name = recompile.location.function
         own = Run(tuple(record for record in self._records() if _function_of(record) == name))
         earlier: list[Variables | None] = []
+        yielded: list[Variant] = []
         for cause in causes(own):
             if frame_of(cause.recompiles[0].key) != key:
                 continue
@@ -117,6 +121,8 @@ class WhatIfs:
             refuted = True  # all fixes so far
             for fix, setup in fixes:
                 known = function.variants.get(VariantKey(cause.rule.id, fix))
+                if known is not None and known in yielded:
+                    continue
                 if known is None:
                     profile = profile_at_start() if function.profile is None else copy_of(function.profile)
                     setup = setup_of(_in_frame(fix, frame)) or setup
@@ -126,6 +132,7 @@ class WhatIfs:
                     earlier = earlier or [call.variables(frame.locals) for call in function.calls]
                     changed = {spoken(reason.source): reason.expected for reason in recompile.reasons}
                     known.begin(frame, earlier, changed | function.calls[0].kept.changed(frame.locals))
+                yielded.append(known)
                 yield known
                 refuted = refuted and known.is_refuted
 

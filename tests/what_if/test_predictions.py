@@ -129,6 +129,21 @@ def test_an_int_of_a_module_is_followed_though_its_first_value_is_gone(values):
         assert compiles_of(module, steps_of(module, values)) == predicted.compiles
 
 
+def test_a_fix_of_two_causes_counts_a_call_once():
+    """`n` and `m` change in the same call: `dynamic=True` is the fix of both, and the call is one call."""
+
+    def product(x, n, m):
+        return (x * n if n > 0 else x) + m
+
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(product, backend="eager")
+        for n, m in ((4, 9), (3, 7), (-2, 5), (6, 3)):
+            compiled(ones(3), n, m)
+    (predicted,) = (each for each in watch.what_ifs if each.fix.code == "dynamic=True")
+    assert predicted.calls == len(watch.compiles) == 3
+    assert predicted.compiles == 2
+
+
 def test_a_mark_that_raises_is_known_to_raise():
     """Where a loop fixes the size, `mark_dynamic` raises, and `maybe_mark_dynamic` helps nothing: neither is advised."""
     with Watch(what_if=math.inf) as watch:

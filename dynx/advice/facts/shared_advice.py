@@ -17,7 +17,8 @@ PER_VALUE = expected(
     "or branch on it outside the compiled function"
 )
 
-ISOLATED = option("isolate_recompiles=True", "compile each with {} (from torch 2.13 on)")
+# on a decorator of a method, which all instances share, the option does nothing
+ISOLATED = option("isolate_recompiles=True", "call torch.compile for each instance, with {} (from torch 2.13 on)")
 
 
 def instances_advice(cause: Cause) -> Advice:
