@@ -40,7 +40,7 @@ EXPORTED = {
         CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats Diff
         DynamicSize DynamicSizes EagerTime Effect Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
         FrameProfile FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
-        GuardCosts GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation
+        GuardCosts GuardInfo GuardNode GuardSetting IsaCheck KeySettings Leak LineCost Location Logged Mark Modified Mutation
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
         Reason Recompile Record RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial

@@ -72,6 +72,12 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         purpose="cache hits, misses and bypasses; sizes that became dynamic",
     ),
     HookPoint(
+        "isa_check",
+        "torch._inductor.cpu_vec_isa:VecISA.check_build",
+        ("self",),
+        purpose="the time of inductor's tests of CPU instructions",
+    ),
+    HookPoint(
         "dynamic_update",
         "torch._dynamo.pgo:update_automatic_dynamic",
         ("tx", "name", "entry"),

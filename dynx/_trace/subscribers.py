@@ -30,7 +30,7 @@ from dynx._trace.dispatch import CompileEnd, EndListener, FrameDone, emit, notif
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, count_instances, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
-from dynx.records import Backward, CacheEvent, Compile, GraphBreak, Location, Reason, Recompile, Record, Skipped
+from dynx.records import Backward, CacheEvent, Compile, GraphBreak, IsaCheck, Location, Reason, Recompile, Record, Skipped
 
 R = TypeVar("R", bound=Record)
 
@@ -317,6 +317,15 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
     return after
 
 
+def _on_isa_check(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> After:
+    instructions, began = str(args[0]), time.perf_counter()
+
+    def end(result: Any, error: BaseException | None) -> None:
+        emit(IsaCheck(instructions, time.perf_counter() - began, bool(result)))
+
+    return end
+
+
 SUBSCRIBERS: dict[str, Before] = {
     **OBSERVERS,
     "compile": _on_compile,
@@ -326,6 +335,7 @@ SUBSCRIBERS: dict[str, Before] = {
     "graph_break": _on_graph_break,
     "guard_added": _on_guard_added,
     "event": _on_event,
+    "isa_check": _on_isa_check,
     "dynamic_update": _on_dynamic_update,
     "backward_start": _on_backward_start,
     "backward_end": _on_backward_end,

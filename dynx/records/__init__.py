@@ -28,6 +28,7 @@ from dynx.records.fix import Fix, Mark
 from dynx.records.fix_report import FixReport
 from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
+from dynx.records.isa_check import IsaCheck
 from dynx.records.location import CodeLine, Location
 from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
 from dynx.records.profile import (
@@ -103,6 +104,7 @@ __all__ = [
     "GuardInfo",
     "GuardNode",
     "GuardSetting",
+    "IsaCheck",
     "KeySettings",
     "Leak",
     "LineCost",

@@ -16,6 +16,7 @@ from dynx.records.eager_time import EagerTime
 from dynx.records.effects import FrameEffects
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
+from dynx.records.isa_check import IsaCheck
 from dynx.records.kind import Kind
 from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
 from dynx.records.recompile import Recompile
@@ -297,6 +298,19 @@ class RunRecords:
             ],
             is_brief=lambda r: False,  # beside the finding
             order=31,
+        ),
+    )
+    isa_checks = Kind(
+        IsaCheck,
+        "isa_check",
+        "inductor's tests of the CPU's vector instructions, which each process makes.",
+        table=Table(
+            "Tests of CPU instructions",
+            ("instructions", "seconds", "result"),
+            lambda r: [(r.instructions, Seconds(r.seconds), "usable" if r.passed else "not usable")],
+            lambda r: [Line(Seconds(r.seconds), (r.instructions, "usable" if r.passed else "not usable"), None)],
+            is_brief=lambda r: False,  # their sum is below the summary
+            order=120,
         ),
     )
     what_ifs = Kind(

@@ -11,6 +11,7 @@ from dynx.report import _words as words
 _NAMES = {"trace": "Dynamo", "aot": "AOTAutograd", "guards": "guards"}  # a backend is shown under its own name
 _CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
 _PLURALS = {"hit": "hits", "miss": "misses", "bypass": "bypasses"}
+_CHECKS_LEAST = 0.1  # share of the compile time from which tests of CPU instructions are shown: they are a part of a phase
 _LEAST = 0.01  # share of the compile time from which a phase is shown: below it, a phase is not worth the reader's time
 
 
@@ -67,6 +68,18 @@ def caches(run: RunRecords) -> tuple[str, ...]:
     return tuple(f"{name} {_results(counts[cache])}" for cache, name in _CACHES.items() if cache in counts)
 
 
+def isa_checks(run: RunRecords) -> tuple[str, ...]:
+    """Return the time of inductor's tests of CPU instructions, and what saves it; empty if it is short.
+
+    If all tests passed, torch chooses the same instructions without them.
+    """
+    seconds = sum(check.seconds for check in run.isa_checks)
+    if not seconds or seconds < _CHECKS_LEAST * run.compile_seconds:
+        return ()
+    saves = ": TORCHINDUCTOR_VEC_ISA_OK=1 skips them" if all(check.passed for check in run.isa_checks) else ""
+    return (f"tests of CPU instructions {words.seconds(seconds)}{saves}",)
+
+
 def longest(run: RunRecords) -> str:
     """Return the name and seconds of the phase that took longest, as text; empty if there is only one phase."""
     shares = by_phase(run)
@@ -88,9 +101,9 @@ def _shown(total: dict[str, float], whole: float) -> tuple[Share, ...]:
 
 
 def texts(run: RunRecords) -> tuple[tuple[str, ...], ...]:
-    """Return the texts below the summary of a run, in groups: seconds by phase, by kind of compilation, caches, what-ifs."""
+    """Return the texts below the summary of a run, in groups: by phase, by kind of compilation, tests, caches, what-ifs."""
     kinds = ", ".join(map(str, by_kind(run)))
     tried = sum(what_if.seconds for what_if in run.what_ifs)
     what_ifs = (f"plus what-ifs {words.seconds(tried)}",) if tried else ()
-    groups = (tuple(map(str, by_phase(run))), (f"({kinds})",) if kinds else (), caches(run), what_ifs)
+    groups = (tuple(map(str, by_phase(run))), (f"({kinds})",) if kinds else (), isa_checks(run), caches(run), what_ifs)
     return tuple(group for group in groups if group)

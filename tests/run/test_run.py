@@ -57,6 +57,7 @@ def test_json_of_a_run_has_every_group_of_records_in_a_fixed_order():
         "cudagraph_skips", "cudagraphs", "address_changes", "dynamic", "specialized", "saved", "side_effects", "profile_misses",
         "warnings", "logs", "post_mortem", "traced", "timeline", "guards", "graph_code", "cache_keys", "cache_settings",
         "eager_times",
+        "isa_checks",
         "what_ifs",
         "trials",
         "troubles",

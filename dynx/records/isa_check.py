@@ -1,0 +1,20 @@
+"""Record of a test of inductor: whether it can compile for, and load, vector instructions of the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class IsaCheck(Record):
+    """One test of vector instructions, which inductor makes in each process that compiles or loads a graph for the CPU.
+
+    With `TORCHINDUCTOR_VEC_ISA_OK=1` in the environment, or `torch._inductor.config.cpp.vec_isa_ok = True`, torch makes no
+    tests, and uses the best instructions that the CPU has.
+    """
+
+    instructions: str  # as torch names them: "avx512", "avx2"
+    seconds: float
+    passed: bool
