@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,8 +11,9 @@ from dynx._torch.retracing.retrace import Frame, Guards, Retraced, retrace
 from dynx._torch.shapes.profile_copies import in_use, set_values
 from dynx._torch.tracing.graph_breaks import RawBreak
 from dynx._what_if.budget import Budget
+from dynx._what_if.conditions import requires
 from dynx._what_if.setups import Setup, Variables
-from dynx.advice.facts.names import SIZE, spoken
+from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import INT
 from dynx.records.fix import Fix
 
@@ -96,7 +96,7 @@ class Variant:
             return
         self.compiles = 1
         texts = [spoken(text) for text in as_first.guards.texts()]
-        if any(_requires(text, source) for source in changed for text in texts):
+        if any(requires(text, source) for source in changed for text in texts):
             known = {source: int(value) for source, value in changed.items() if value is not None and INT.match(value)}
             set_values(self.profile, spoken, known)
         else:
@@ -137,12 +137,3 @@ class Variant:
         else:
             self.raised = result.raised
         return result
-
-
-def _requires(guard: str, source: str) -> bool:
-    """Return whether a guard requires one value of a source: a constant, an object, or a size of a tensor."""
-    if match := SIZE.match(source):
-        sizes = re.match(rf"check_tensor\({re.escape(match['tensor'])}, .* size=\[(.*?)\]", guard)
-        dims = sizes[1].split(", ") if sizes is not None else []
-        return int(match["dim"]) < len(dims) and dims[int(match["dim"])] != "None"
-    return guard.startswith(f"{source} == ") or f"_obj_id({source}, " in guard

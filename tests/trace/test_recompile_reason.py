@@ -249,6 +249,24 @@ def test_new_keyword_arguments_are_named_instead_of_their_number():
     assert finding.advice == "pass the same keys in kwargs on every call, with a default value where there is none"
 
 
+def test_other_keys_of_an_argument_are_data_which_a_list_holds_without_guards():
+    def mean(states):
+        return sum(states[name] for name in states) / len(states)
+
+    def recompiles(pack):
+        torch._dynamo.reset()
+        compiled = torch.compile(mean if pack is dict else (lambda states: sum(states) / len(states)), backend="eager")
+        with dynx.watch() as watch:
+            for names in ("ab", "bc", "cd"):
+                states = {name: torch.ones(3) for name in names}
+                compiled(states if pack is dict else list(states.values()))
+        return watch
+
+    (finding,) = recompiles(dict).findings
+    assert finding.advice.startswith("pass the values of states as a list, which has no keys to guard; or pass the same keys")
+    assert not recompiles(list).recompiles
+
+
 class Scaled(torch.nn.Module):
     def __init__(self, factor):
         super().__init__()

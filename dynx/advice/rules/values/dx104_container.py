@@ -42,7 +42,12 @@ def _keys_of_argument(cause: Cause, source: str) -> Advice:
     calls = cause.called_from.library if cause.called_from is not None else None
     if calls is not None:
         return expected(f"one recompile per set of arguments is expected: {calls} makes the call, with other keys in {source}")
-    return one_of(f"pass the same keys in {source} on every call, with a default value where there is none")
+    same = f"pass the same keys in {source} on every call, with a default value where there is none"
+    if any((text or "no ").startswith("no ") for text in (cause.first.expected, cause.first.got)):
+        return one_of(same)
+    return one_of(
+        f"pass the values of {source} as a list, which has no keys to guard", same
+    )  # other keys for the same number of values
 
 
 RULE = RecompileRule(
