@@ -119,7 +119,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    programs = [PROGRAMS / f"{path.stem}.py" for path in options.programs] or sorted(PROGRAMS.glob("*.py"))
+    named = (path.resolve() if path.exists() else PROGRAMS / f"{path.stem}.py" for path in options.programs)
+    programs = list(named) or sorted(PROGRAMS.glob("*.py"))
     table: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     found, bad = [], 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
