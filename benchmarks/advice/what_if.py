@@ -75,7 +75,7 @@ def _happened(result: Result, what_if: WhatIf) -> str:
 
 
 def _of_break(what_if: WhatIf, before: Run) -> str:
-    """Return what was predicted for a graph break: "gone", "stays", "another" or "raises"."""
+    """Return what was predicted for a graph break: "gone", "stays", "another", "recompiles" or "raises"."""
     known = what_if.then is not None and what_if.then.cause in {each.cause for each in before.graph_breaks}
     if what_if.outcome == "leads to another":
         return "gone" if known else "another"
@@ -89,7 +89,10 @@ def _happened_at_break(what_if: WhatIf, before: Run, result: Result) -> str:
         return "stays"
     if len(failed) > sum(each.outcome == "failed" for each in before.compiles):
         return "raises"
-    return "another" if causes - known else "gone"
+    if causes - known:
+        return "another"
+    grows = what_if.outcome == "recompiles" and compiles_of(result.run, what_if) > compiles_of(before, what_if)
+    return "recompiles" if grows else "gone"
 
 
 def main() -> None:

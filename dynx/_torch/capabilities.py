@@ -170,6 +170,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "guard_fail_reason": ("torch._dynamo.guards:get_guard_fail_reason_helper", "why a cache entry does not fit a call"),
     "resume_codes": ("torch._dynamo.resume_execution:ContinueExecutionCache.cache", "guards of resume functions"),
     "compile_lock": ("torch._dynamo.convert_frame:compile_lock", "changes to the cache while another thread compiles"),
+    "state_at_start": ("torch._dynamo.convert_frame:initial_global_state", _RETRACED),
     "pin": ("torch._C._dynamo.eval_frame:_load_precompile_entry", "guards.pin"),
     "pinned": ("torch._C._dynamo.eval_frame:_debug_get_precompile_entries", "guards.pin"),
     "unpin": ("torch._C._dynamo.eval_frame:_reset_precompile_entries", "guards.pin"),

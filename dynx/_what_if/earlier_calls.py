@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dynx._torch.retracing.modes import Modes, modes_now
 from dynx._torch.retracing.tensors import TensorMetadata, is_plain, metadata_of, tensor_with
 
 _ATOMS = (int, float, complex, bool, str, bytes, type(None), type(...), slice, range)
@@ -16,9 +17,13 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptCall:
-    """The local variables of a call: tensors as metadata, other objects as weak references, numbers and texts themselves."""
+    """The local variables of a call: tensors as metadata, other objects as weak references, numbers and texts themselves.
+
+    `modes` are the grad mode and the inference mode of the call.
+    """
 
     _kept: Mapping[str, Any]
+    modes: Modes
 
     def variables(self, now: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the local variables, with new tensors for those that are gone; None if that would need much memory.
@@ -38,7 +43,7 @@ def keep(variables: Mapping[str, Any]) -> KeptCall:
     """Keep the local variables of a call."""
     tensors: dict[int, TensorMetadata] = {}
     budget = [_MOST_ITEMS]
-    return KeptCall({name: _kept(value, tensors, budget) for name, value in variables.items()})
+    return KeptCall({name: _kept(value, tensors, budget) for name, value in variables.items()}, modes_now())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

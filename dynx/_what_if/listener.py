@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dynx._run import Run
 from dynx._torch.cache.guard_failures import holds
+from dynx._torch.retracing.modes import in_modes
 from dynx._torch.retracing.retrace import Frame, texts_of
 from dynx._torch.shapes.profile_copies import copy_of, profile_at_start, profile_now
 from dynx._trace.compile_scope import CompileKey, graph_break
@@ -16,8 +17,8 @@ from dynx._trace.source_names import in_frame
 from dynx._what_if.breaks import BreakFixes
 from dynx._what_if.budget import Budget
 from dynx._what_if.earlier_calls import KeptCall, keep
-from dynx._what_if.setups import Variables, setup_of
-from dynx._what_if.variant import Variant, VariantKey
+from dynx._what_if.setups import setup_of
+from dynx._what_if.variant import Earlier, Variant, VariantKey
 from dynx.advice.facts.names import spoken
 from dynx.advice.findings.causes import causes
 from dynx.advice.findings.recompiles import advice_on
@@ -42,11 +43,14 @@ class _Call(NamedTuple):
     kept: KeptCall
     guards: Callable[[], Any]
 
-    def variables(self, now: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the local variables; None if they are gone, or if something else that was guarded has changed since."""
+    def restored(self, now: Mapping[str, Any]) -> Earlier | None:
+        """Return the call to trace it again; None if it is gone, or if something else that was guarded has changed since."""
         guards = self.guards()
-        variables = self.kept.variables(now) if guards is not None else None
-        return variables if variables is not None and holds(guards, variables) else None
+        if guards is None:
+            return None
+        with in_modes(self.kept.modes):
+            variables = self.kept.variables(now)
+            return Earlier(variables, self.kept.modes) if variables is not None and holds(guards, variables) else None
 
 
 @dataclass(eq=False)
@@ -113,7 +117,7 @@ class WhatIfs:
         """
         name = recompile.location.function
         own = Run(tuple(record for record in self._records() if _function_of(record) == name))
-        earlier: list[Variables | None] = []
+        earlier: list[Earlier | None] = []
         yielded: list[Variant] = []
         for cause in causes(own):
             if frame_of(cause.recompiles[0].key) != key:
@@ -132,7 +136,7 @@ class WhatIfs:
                     free = _OF_FIRST if refuted else _OF_PRINTED if fix.name in printed else 0
                     known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, free)
                     function.variants[known.key] = known
-                    earlier = earlier or [call.variables(frame.locals) for call in function.calls]
+                    earlier = earlier or [call.restored(frame.locals) for call in function.calls]
                     changed = {spoken(reason.source): reason.expected for reason in recompile.reasons}
                     known.begin(frame, earlier, changed | function.calls[0].kept.changed(frame.locals))
                 yielded.append(known)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dynx._torch.compilation.frame import is_skip
+from dynx._torch.retracing.modes import Modes, in_modes
 from dynx._torch.retracing.retrace import Frame, Guards, Retraced, retrace
 from dynx._torch.shapes.profile_copies import in_use, set_values
 from dynx._torch.tracing.graph_breaks import RawBreak
@@ -25,6 +26,13 @@ class VariantKey(NamedTuple):
 
     rule: str
     fix: Fix
+
+
+class Earlier(NamedTuple):
+    """An earlier call for which the function was compiled: its local variables, with tensors of equal metadata, and modes."""
+
+    variables: Variables
+    modes: Modes
 
 
 @dataclass(eq=False)
@@ -76,18 +84,19 @@ class Variant:
         """Whether further calls are traced."""
         return self.raised is None and not self.unknown and not (self.compiles >= _ENOUGH and self.compiles == self.calls)
 
-    def begin(self, frame: Frame, earlier: Sequence[Variables | None], changed: Mapping[str, str | None]) -> None:
-        """Count the earlier calls for which the function was compiled: trace them again, with their variables in `earlier`.
+    def begin(self, frame: Frame, earlier: Sequence[Earlier | None], changed: Mapping[str, str | None]) -> None:
+        """Count the earlier calls for which the function was compiled: trace them again.
 
         None in `earlier` stands for a call that cannot be traced again. If there was only this call, the present call is traced
         as if it were the first. If its guards require the present value of a source in `changed`, which has the values of the
         first call, the first call would have been compiled on its own.
         """
-        for variables in earlier if list(earlier) != [None] else ():
-            if variables is None:
+        for call in earlier if list(earlier) != [None] else ():
+            if call is None:
                 self.unknown = "an earlier call cannot be traced again"
                 return
-            self.meet(frame, variables)
+            with in_modes(call.modes):
+                self.meet(frame, call.variables)
         if self.calls:
             return
         self.calls = 1

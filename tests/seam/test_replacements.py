@@ -33,6 +33,7 @@ EXCEPTIONS = {
     ("_torch/retracing/retrace.py", "_unique_id_counter"): "numbers in names of what-if traces",
     ("_torch/retracing/retrace.py", "_compile_id_counter"): "numbers in names of what-if traces",
     ("_torch/retracing/retrace.py", "global_scope"): "of the OutputGraph of a what-if trace",
+    ("_torch/retracing/retrace.py", "initial_global_state"): "the state that the guards of a what-if trace require",
     ("_torch/shapes/profile_copies.py", "_CODE_STATE"): "the profile that a what-if trace uses",
     ("_torch/shapes/profile_copies.py", "automatic_dynamic"): "of a copied entry of torch's profile",
     ("_torch/retracing/tensors.py", "setattr"): "attributes of a tensor that dynx creates",

@@ -144,6 +144,25 @@ def test_a_fix_of_two_causes_counts_a_call_once():
     assert predicted.compiles == 2
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_an_earlier_call_is_traced_again_in_its_own_grad_mode(mode):
+    """A service warms up with gradients, and then serves without."""
+
+    def call(compiled):
+        compiled(ones(3))
+        with mode():
+            for size in (4, 5, 6):
+                compiled(ones(size))
+
+    with Watch(what_if=math.inf) as watch:
+        call(torch.compile(torch.sin, backend="eager", dynamic=False))
+    predicted = {each.fix.code: (each.outcome, each.compiles) for each in watch.what_ifs if each.rule == "DX102"}
+    assert not watch.troubles
+    assert predicted["dynamic=True"] == ("fewer", 2)
+    assert compiles_of(torch.sin, call, dynamic=True) == 2
+    assert torch.is_grad_enabled()
+
+
 def test_a_mark_that_raises_is_known_to_raise():
     """Where a loop fixes the size, `mark_dynamic` raises, and `maybe_mark_dynamic` helps nothing: neither is advised."""
     with Watch(what_if=math.inf) as watch:

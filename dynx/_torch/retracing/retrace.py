@@ -100,7 +100,7 @@ def retrace(frame: Frame, variables: Mapping[str, Any]) -> Retraced:
     Nothing of the frame is run, and the state of torch is the same afterwards, except for its profile of dynamic sizes (PGO),
     which `shapes.profile_copies` replaces.
     """
-    require("compile_frame", "metrics_context", "timed", "compile_lock")
+    require("compile_frame", "metrics_context", "timed", "compile_lock", "state_at_start")
     from torch._dynamo import convert_frame
 
     began = time.perf_counter()
@@ -108,7 +108,7 @@ def retrace(frame: Frame, variables: Mapping[str, Any]) -> Retraced:
     guards, raised = None, None
     with convert_frame.compile_lock, ExitStack() as stack:
         stack.callback(_collect(breaks).remove)
-        for context in (retracing(), quiet(), unchanged_state(), not_run(), _own_numbers()):
+        for context in (retracing(), quiet(), unchanged_state(), not_run(), _own_numbers(), _own_state_at_start()):
             stack.enter_context(context)
         try:
             guards = _trace(frame, dict(variables))
@@ -131,6 +131,20 @@ def _collect(breaks: list[RawBreak]) -> Subscription:
         raise error
 
     return subscribe(hook_point("graph_break"), on_break, on_error=failed, this_thread_only=True, of_retraces=True)
+
+
+@contextmanager
+def _own_state_at_start() -> Iterator[None]:
+    """Let the guards of a trace require the global state of now, not of when torch began with the compilation around it."""
+    from torch._C._dynamo.guards import GlobalStateGuard
+    from torch._dynamo import convert_frame
+
+    before = convert_frame.initial_global_state
+    convert_frame.initial_global_state = GlobalStateGuard()
+    try:
+        yield
+    finally:
+        convert_frame.initial_global_state = before
 
 
 def _trace(frame: Frame, variables: dict[str, Any]) -> Guards:

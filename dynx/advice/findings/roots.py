@@ -1,7 +1,7 @@
 """Find recompiles that a graph break multiplies: they are no findings of their own if a fix of the graph break is proven.
 
 A graph break splits functions off: the part after it, and each function between the compiled one and the line of the break.
-They are compiled and recompiled on their own, for the same sizes and for the values that the break computes.
+They are compiled and recompiled on their own: for the same sizes, for the values that the break computes, for each instance.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import NamedTuple
 from dynx.advice.rule import Cause
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
+
+_OWN = ("module", "global", "optimizer", "object")  # holders of values that a graph break does not compute
 
 
 class OfCauses(NamedTuple):
@@ -54,6 +56,8 @@ def _root(causes: Sequence[Cause], removable: Sequence[tuple[int, GraphBreak]]) 
     """Return the number of the first graph break that splits a recompiled function off; None if another function recompiles."""
     numbers = []
     for cause in causes:
+        if cause.first.holder in _OWN and cause.first.other_instance is None and cause.first.kind != "other":
+            return None  # such as a list of the model that grows: without the graph break, another function recompiles for it
         number = next((number for number, graph_break in removable if graph_break in (cause.after, cause.apart)), None)
         if number is None:
             return None
