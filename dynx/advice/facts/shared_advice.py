@@ -36,6 +36,8 @@ def instances_advice(cause: Cause) -> Advice:
         first = f"remove the graph break at line {line}: each {reason.other_instance} is then part of the graph of its caller"
     else:
         first = f"compile the whole model that contains each {reason.other_instance}"
+        if cause.allowed is None:
+            return expected(first, "where none does, one compilation for each instance is expected")
     return expected(first, *([ISOLATED] if cause.allowed is not None else []))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dynx.advice.facts.breaks import code_of, name_of
+from dynx.advice.facts.calls import known_advice
 from dynx.advice.rule import Advice, BreakRule, PlaceRule, one_of
 from dynx.records.graph_break import GraphBreak
 
@@ -21,9 +22,10 @@ def _title(graph_break: GraphBreak) -> str:
 
 def _advice(graph_break: GraphBreak, reason: BreakRule | None) -> Advice:
     out = f"move it out of the {graph_break.block}, or out of the function"
-    if reason is None:
+    known = known_advice(graph_break)  # torch names only the loop as the reason
+    if reason is None and known is None:
         return one_of(out)
-    advice = reason.advice(graph_break)
+    advice = reason.advice(graph_break) if reason is not None else one_of(known or out)
     return advice if re.search(r"outside|out of", str(advice)) else advice.with_last(out)
 
 
