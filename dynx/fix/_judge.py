@@ -87,7 +87,8 @@ def _outcome(
         return "no effect", change, None
     if fix.is_stance and (objection := _objection_to_stance(before.run, after.run)) is not None:
         return "costs more", objection, None
-    if new.seconds > _MOST * old.seconds and new.counts[1:] == old.counts[1:]:
+    most = _MOST if old.recompiles - new.recompiles > 1 else 1.0  # one recompile less must not lengthen compiling
+    if new.seconds > most * old.seconds and new.counts[1:] == old.counts[1:]:
         return "costs more", f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s", None
     differs = output_difference(before, after, comparison)
     if differs is not None:

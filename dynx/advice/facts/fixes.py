@@ -156,8 +156,11 @@ def tensor_attribute(cause: Cause) -> Iterator[Fix]:
 
 
 def isolated(cause: Cause) -> Iterator[Fix]:
-    """Yield the fix `isolate_recompiles=True` (separate compiled code for each instance) if instances of a class differ."""
-    if cause.first.other_instance is not None:
+    """Yield the fix `isolate_recompiles=True` if instances of a class differ, and a limit is reached.
+
+    Each instance is compiled with it too, as a first compilation instead of a recompile.
+    """
+    if cause.first.other_instance is not None and cause.allowed is not None:
         yield Fix("option", "isolate_recompiles=True")
 
 
