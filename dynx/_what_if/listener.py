@@ -141,7 +141,7 @@ class WhatIfs:
                     known.begin(frame, earlier, changed | function.calls[0].kept.changed(frame.locals))
                 yielded.append(known)
                 yield known
-                refuted = refuted and known.is_refuted
+                refuted = refuted and (known.is_refuted or not known.traces)  # or it cannot be tried on this function
 
     def _record(self, key: CompileKey, location: Location, variant: Variant) -> WhatIf:
         known = {found.cause for found in Run(tuple(self._records())).graph_breaks}
