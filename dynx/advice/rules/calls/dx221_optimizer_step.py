@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from dynx.advice.facts.breaks import code_of
 from dynx.advice.rule import BreakRule, one_of
 from dynx.records.graph_break import GraphBreak
 
 
 def _applies(graph_break: GraphBreak) -> bool:
-    """Return whether `Optimizer.step` calls `graph_break()`: the user's line only calls the step, maybe by another name.
+    """Return whether `Optimizer.step` calls `graph_break()`: the user's line only calls the step.
 
-    Of torch's own functions, only those of torch.optim call it.
+    If the step itself is compiled, under any name, no line of the user is traced, so that `chain` is empty.
     """
     is_called = graph_break.kind.startswith("Call to `torch._dynamo.graph_break()`")
-    return is_called and "graph_break" not in graph_break.code and graph_break.location.library is None
+    is_of_step = not graph_break.chain or re.search(r"\bstep\b", graph_break.code)
+    return is_called and "graph_break" not in graph_break.code and bool(is_of_step)
 
 
 RULE = BreakRule(

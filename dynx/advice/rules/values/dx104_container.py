@@ -45,9 +45,8 @@ def _keys_of_argument(cause: Cause, source: str) -> Advice:
     same = f"pass the same keys in {source} on every call, with a default value where there is none"
     if any((text or "no ").startswith("no ") for text in (cause.first.expected, cause.first.got)):
         return one_of(same)
-    return one_of(
-        f"pass the values of {source} as a list, which has no keys to guard", same
-    )  # other keys for the same number of values
+    # each of both calls has keys that the other lacks: they are data
+    return one_of(f"pass the values of {source} as a list, which has no keys to guard", same)
 
 
 RULE = RecompileRule(
