@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
+from torch._dynamo import graph_break as leave
 
 import dynx
+from dynx.advice import expected_breaks
 from dynx.session import Watch
 
 
@@ -98,3 +100,38 @@ def test_the_break_of_an_optimizers_step_is_no_finding():
         step()
     assert [found.rule for found in watch.graph_breaks] == ["DX221"]
     assert not watch.findings
+
+
+def test_a_break_of_torch_optim_is_expected_under_any_name_and_one_of_the_user_is_not():
+    def step(x):
+        x = x + 1
+        leave()
+        return x * 2
+
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.ones(3)
+    update = torch.compile(torch.optim.Adam([parameter]).step, backend="eager")
+    with dynx.watch() as watch:
+        torch.compile(step, backend="eager")(torch.ones(3))
+        update()
+    assert [each.rule for each in watch.findings if each.rule in ("DX216", "DX221")] == ["DX216"]
+    assert [each.rule for each in expected_breaks(watch.run)] == ["DX221"]
+
+
+class Growing(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.quantize, self.history = Quantize(), []
+
+    def forward(self, x):
+        x = self.quantize(x)
+        self.history.append(1)
+        return x * len(self.history)
+
+
+def test_a_list_that_grows_is_a_finding_of_its_own_beside_a_break_whose_fix_would_not_stop_it():
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(Growing(), backend="eager")
+        for _ in range(4):
+            compiled(torch.ones(3))
+    assert any("self.history" in each.title for each in watch.findings if each.rule == "DX104")

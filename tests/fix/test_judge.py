@@ -56,6 +56,7 @@ MARK = Fix("mark", "mark_dynamic(x, 0)")
         (Fix("stance", STANCE), result(compiled("f", 0, 1.98), compiled("g", 1, 1.98)), "costs more"),  # no less, within noise
         (MARK, result(compiled("f", 0, 1.9), compiled("g", 1, 1.9)), "kept"),
         (MARK, result(compiled("f", 0, 2.5), compiled("g", 1, 1.6)), "costs more"),  # compiles more than twice as long
+        (MARK, result(compiled("f", 0, 1.1), compiled("g", 1), recompile(1)), "costs more"),  # longer, for one recompile
         (replace(MARK, after=Fix("stance", STANCE)), result(compiled("f", 0)), "costs more"),
     ],
 )
