@@ -214,6 +214,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "compile_context": ("torch._guards:compile_context", _RETRACED),
     "compile_hooks": ("torch._dynamo.hooks:Hooks", _RETRACED),
     "mode_stack_of_frame": ("torch._dynamo.convert_frame:torch_function_mode_stack_state_mgr", _RETRACED),
+    "state_of_trace": ("torch._dynamo.convert_frame:preserve_global_state", _RETRACED),
     "result_without_gradient": ("torch._C:_functions.DelayedError", _RETRACED),
     "unique_names": ("torch._dynamo.bytecode_transformation:_unique_id_counter", _RETRACED),
     "compile_numbers": ("torch._dynamo.output_graph:_compile_id_counter", _RETRACED),

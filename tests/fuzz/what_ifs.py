@@ -4,7 +4,7 @@ A program is a function or module of random statements, compiled with random opt
 sizes, numbers, texts, lists, attributes, globals, modes. Its statements branch on values, loop over sizes, break the graph and
 draw random numbers.
 
-python tests/fuzz/what_ifs.py [--programs 100] [--seed 0]
+python tests/fuzz/what_ifs.py [--programs 100] [--seed 0] [--device cuda]
 """
 
 from __future__ import annotations
@@ -75,7 +75,16 @@ BASES = (
     ("object", "self.inner = torch.tanh"),
 )
 SHAPES = ((3, 4), (5, 4), (6, 4), (7, 4), (1, 4), (6, 3), (2, 5))
-CHANGES = ("GLOBAL['scale'] += 1", "model.step += 2", "model.buffer = torch.ones(1, 1)", "torch.set_grad_enabled(False)")
+CHANGES = (
+    "GLOBAL['scale'] += 1",
+    "model.step += 2",
+    "model.buffer = torch.ones(1, 1)",
+    "torch.set_grad_enabled(False)",
+    "torch.set_default_device(torch.get_default_device())",
+    "torch.set_default_dtype(torch.float64)",
+    "torch.set_autocast_enabled(torch.get_default_device().type, True)",
+    "torch.use_deterministic_algorithms(True)",
+)
 LOG_LINE = re.compile(r"[VIWEC]\d{4} ")
 OPTIONS = ({}, {}, {}, {"dynamic": True}, {"dynamic": False}, {"fullgraph": True})
 
@@ -121,10 +130,19 @@ print(model.step, model.seen, random.random(), torch.rand(1))
 """
 
 
-def observe(text: str, watch: contextlib.AbstractContextManager[object]) -> dict[str, object]:
+def ambient(device: str | None) -> None:
+    """Set the global state that programs change: modes, default device and dtype, autocast, deterministic algorithms."""
+    torch.set_grad_enabled(True)
+    torch.set_default_device(device)
+    torch.set_default_dtype(torch.float32)
+    torch.set_autocast_enabled(torch.get_default_device().type, False)
+    torch.use_deterministic_algorithms(False)
+
+
+def observe(text: str, watch: contextlib.AbstractContextManager[object], device: str | None = None) -> dict[str, object]:
     """Run a program after a reset, and return everything that what-ifs might change."""
     torch._dynamo.reset()
-    torch.set_grad_enabled(True)
+    ambient(device)
     utils.counters.clear()
     utils.clear_compilation_metrics()
     graphs, bytecode = [], []
@@ -155,6 +173,7 @@ def observe(text: str, watch: contextlib.AbstractContextManager[object]) -> dict
         torch._logging.set_logs()
         output_graph.OutputGraph.call_user_compiler = original
         hook.remove()
+        ambient(None)
     codes = [code for reference in convert_frame.input_codes.seen if (code := reference()) is not None]
     guards = [normalized(str(entry.guard_manager)) for code in codes for entry in _debug_get_cache_entry_list(code)]
     printed = out.getvalue().splitlines()
@@ -173,12 +192,12 @@ def observe(text: str, watch: contextlib.AbstractContextManager[object]) -> dict
     }
 
 
-def compare(seed: int) -> tuple[list[str], int]:
+def compare(seed: int, device: str | None = None) -> tuple[list[str], int]:
     """Run a program with and without what-ifs; return what differs, and how many fixes were tried."""
     text = source(seed)
     watch = Watch(what_if=math.inf)
     # the first run in a process fills caches of torch that later runs find; all are called from one line, which torch logs
-    _, without, with_them = [observe(text, each) for each in (Watch(), Watch(), watch)]
+    _, without, with_them = [observe(text, each, device) for each in (Watch(), Watch(), watch)]
     different = [name for name, value in without.items() if with_them[name] != value]
     troubles = [f"{each.what}: {each.why}" for each in watch.troubles]
     return [*different, *troubles], len(watch.what_ifs)
@@ -189,10 +208,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", help="the default device of torch")
     arguments = parser.parse_args()
     total: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.programs):
-        different, tried = compare(seed)
+        different, tried = compare(seed, arguments.device)
         total["programs"] += 1
         total["with what-ifs"] += tried > 0
         total["what-ifs"] += tried

@@ -16,6 +16,7 @@ import pytest
 import torch
 from fingerprint import alive
 from torch._dynamo.comptime import comptime as comptime_of_torch
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 import dynx
 from dynx._torch.hooks import installed
@@ -93,6 +94,23 @@ def test_tensors_of_the_program_are_not_marked():
             compiled(tensor)
     assert [each.fix.kind for each in watch.what_ifs if each.helps].count("mark") == 2
     assert all(not [name for name in vars(tensor) if "dynamo" in name] for tensor in tensors)
+
+
+class Doubled(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is torch.sin else result
+
+
+def test_function_modes_stay_on():
+    """Torch 2.11 turns them off inside a trace, and 2.13 around it; the list that it restores them from was lost."""
+    with everything() as watch, Doubled() as mode:
+        a, b = run_twice(torch.sin)
+        assert _get_current_function_mode_stack() == [mode]
+    assert watch.what_ifs
+    assert {each.outcome for each in watch.what_ifs} == {"removes", "no effect"}
+    assert torch.equal(a, torch.ones(3).sin() * 2)
+    assert torch.equal(b, torch.ones(4).sin() * 2)
 
 
 def test_nothing_of_the_traces_stays_alive():

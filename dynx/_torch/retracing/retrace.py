@@ -10,8 +10,9 @@ import itertools
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType
 from typing import Any
 
@@ -167,7 +168,7 @@ def _trace(frame: Frame, variables: dict[str, Any]) -> Guards:
     with utils.get_metrics_context(), timed, compile_context(CompileContext(compile_id)), config.patch(**known):
         output = None
         try:
-            with torch_function_mode_stack_state_mgr:
+            with _without_function_modes(torch_function_mode_stack_state_mgr):
                 output = compile_frame(
                     frame.code,
                     frame.globals,
@@ -195,6 +196,32 @@ def _trace(frame: Frame, variables: dict[str, Any]) -> Guards:
             if output is not None:
                 output.tracer_output._cleanup_output_graph()
     return Guards(guards, globals, added)
+
+
+@contextmanager
+def _without_function_modes(manager: Any) -> Iterator[None]:
+    """Turn off the function modes of the program, as torch does while it traces, and keep them in `manager`.
+
+    `manager` keeps one list of modes: entered twice, it loses the first, and the modes of the program stay off.
+    """
+    before = manager.stack
+    with _function_modes(manager):
+        try:
+            with nullcontext() if _trace_turns_modes_off() else manager:
+                yield
+        finally:
+            manager.stack = before
+
+
+@cache
+def _trace_turns_modes_off() -> bool:
+    """Return whether torch turns off function modes for each trace of a frame (2.11), or around it (2.13, 2.15)."""
+    from torch._C import _len_torch_function_stack
+    from torch._dynamo.convert_frame import preserve_global_state
+    from torch.overrides import BaseTorchFunctionMode
+
+    with BaseTorchFunctionMode():
+        return preserve_global_state(_len_torch_function_stack)() == 0
 
 
 @contextmanager
