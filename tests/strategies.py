@@ -222,6 +222,7 @@ by_class = {  # every kind of record that a run may hold
         seconds,
         st.none() | st.tuples(texts, counts, texts),
         st.none() | breaks,
+        texts,
     ),
     Trouble: st.builds(Trouble, texts, texts),
     Skip: st.builds(Skip, texts, st.none() | locations(0), texts, st.sampled_from(["operator", "size"]), counts),

@@ -201,6 +201,12 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         purpose="what-if traces: functions under assume_constant_result are not run again",
     ),
     HookPoint(
+        "code_of_function",
+        "torch._dynamo.variables.functions:UserFunctionVariable.get_code",
+        ("self",),
+        purpose="what-if traces: functions as a fix would rewrite them",
+    ),
+    HookPoint(
         "frame_run",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
         ("self",),

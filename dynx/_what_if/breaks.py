@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynx._torch.compilation.frame import is_skip
-from dynx._torch.retracing.retrace import Frame, retrace
+from dynx._torch.retracing.retrace import Frame, Retraced, retrace
 from dynx._torch.shapes.profile_copies import in_use, profile_now
 from dynx._trace.compile_scope import CompileKey, graph_break
 from dynx._what_if.budget import Budget
 from dynx._what_if.conditions import requires
+from dynx._what_if.rewritten import rewritten
 from dynx._what_if.setups import Setup, setup_of
 from dynx.advice.facts.names import spoken
 from dynx.advice.findings.described import subject_of
@@ -44,21 +46,37 @@ class BreakFixes:
         if rule is None:
             return
         of_function = frame_of(key)
-        fixes = [(fix, setup) for fix in rule.fixes(found) if (setup := setup_of(fix)) is not None]
-        for number, (fix, setup) in enumerate(fixes):
+        tried = 0
+        for fix in rule.fixes(found):
             name = of_function, found.cause, fix
-            if name in self._tried:
+            if name in self._tried or (fix.kind != "rewrite" and setup_of(fix) is None):
                 continue
             self._tried.add(name)
             about = (*of_function, location, rule.id, fix)
-            if self.budget.allows(seconds, is_free=not number):
-                what_if = self._trace(frame, key, about, setup, found)
+            if self.budget.allows(seconds, is_free=not tried):
+                setups = self._setups(fix)
+                results = [(each, setup) for setup in setups if (each := self._trace(frame, key, about, setup, found))]
+                if not results:
+                    continue  # the line cannot be rewritten, or the function was not traced
+                tried += 1
+                what_if, setup = next((each for each in results if each[0].helps), results[0])
                 if what_if.outcome == "removes":
                     self._removed.setdefault(of_function, []).append((what_if, setup))
                 yield what_if
             else:
                 reason = "the time for what-ifs was used up"
                 yield WhatIf(*about, "not proven", 1, 0, reason, graph_break=found.cause)
+
+    def _setups(self, fix: Fix) -> Iterator[Setup]:
+        """Yield how each way to write a fix changes a trace."""
+        if fix.kind != "rewrite":
+            if (setup := setup_of(fix)) is not None:
+                yield setup
+            return
+        began = time.perf_counter()
+        codes = list(rewritten(fix))
+        self.budget.spent += time.perf_counter() - began
+        yield from (Setup(code=code, written=text) for code, text in codes)
 
     def again(self, frame: Frame, key: CompileKey, recompile: Recompile, conditions: Sequence[str]) -> Iterator[WhatIf]:
         """Trace a call that recompiles with each fix that removes a graph break; yield those that lead to more recompiles.
@@ -69,11 +87,7 @@ class BreakFixes:
         conditions = [spoken(text) for text in conditions]
         reasons = [each for each in recompile.reasons if not any(requires(text, spoken(each.source)) for text in conditions)]
         for what_if, setup in self._removed.pop(frame_of(key), []) if reasons else ():
-            changed = setup.change(frame.locals)
-            assert changed is not None
-            with setup.in_effect(), in_use(profile_now()):
-                result = retrace(frame, changed)
-            self.budget.spent += result.seconds
+            result = self._retraced(frame, setup)
             texts = [spoken(text) for text in result.guards.texts()] if result.guards is not None else []
             if fixed := next((each for each in reasons if any(requires(text, spoken(each.source)) for text in texts)), None):
                 seconds = what_if.seconds + result.seconds
@@ -82,12 +96,10 @@ class BreakFixes:
 
     def _trace(
         self, frame: Frame, key: CompileKey, about: tuple[int, str, Location, str, Fix], setup: Setup, found: GraphBreak
-    ) -> WhatIf:
-        changed = setup.change(frame.locals)
-        assert changed is not None  # no fix of a graph break replaces a value
-        with setup.in_effect(), in_use(profile_now()):
-            result = retrace(frame, changed)
-        self.budget.spent += result.seconds
+    ) -> WhatIf | None:
+        result = self._retraced(frame, setup)
+        if setup.code is not None and not setup.code.is_used:
+            return None
         breaks = [graph_break(raw, key, None, about[2]) for raw in result.breaks]
         then = next((each for each in breaks if each.cause != found.cause), None)
         outcome: WhatIfOutcome = "removes"
@@ -100,4 +112,20 @@ class BreakFixes:
             outcome, reason = "raises", type(result.raised).__name__
         elif then is not None:
             outcome = "leads to another"
-        return WhatIf(*about, outcome, 1, 1, reason, result.seconds, found.cause, then)
+        is_of_line = then is not None and then.cause[:2] == found.cause[:2]
+        if setup.code is not None and (
+            outcome in ("no effect", "raises") or is_of_line
+        ):  # the user may write it in another way
+            outcome, reason = (
+                "not proven",
+                f"as dynx fix writes it, it {f'raises {reason}' if reason else 'breaks the graph too'}",
+            )
+        return WhatIf(*about, outcome, 1, 1, reason, result.seconds, found.cause, then, setup.written)
+
+    def _retraced(self, frame: Frame, setup: Setup) -> Retraced:
+        changed = setup.change(frame.locals)
+        assert changed is not None  # no fix of a graph break replaces a value
+        with setup.in_effect(), in_use(profile_now()):
+            result = retrace(setup.frame(frame), changed)
+        self.budget.spent += result.seconds
+        return result

@@ -12,6 +12,8 @@ from typing import Any
 
 from dynx._torch.compilation.experiments import mark_dynamic
 from dynx._torch.retracing import tensors
+from dynx._torch.retracing.other_code import OtherCode
+from dynx._torch.retracing.retrace import Frame
 from dynx.records.fix import Fix, Mark
 
 _DYNAMO = "torch._dynamo.config"
@@ -33,20 +35,30 @@ class Setup:
     Attributes:
         settings: Returns the values of torch's settings, by the name of the configuration module and of the setting.
         change: Returns the local variables of a call as they would be with the fix; None if they have not the expected values.
+        code: The code of a function as it would be with the fix.
+        written: The new lines of the source text.
     """
 
     settings: Callable[[], Mapping[tuple[str, str], Any]] = dict
     change: Callable[[Variables], Variables | None] = lambda variables: variables
+    code: OtherCode | None = None
+    written: str = ""
 
     @property
     def is_possible(self) -> bool:
         """Whether the installed torch has the settings."""
         return all(hasattr(import_module(module), name) for module, name in self.settings())
 
+    def frame(self, frame: Frame) -> Frame:
+        """Return the frame to trace for a frame of the program."""
+        return frame if self.code is None else self.code.of_frame(frame)
+
     @contextmanager
     def in_effect(self) -> Iterator[None]:
-        """Set the settings inside this context."""
+        """Set the settings, and let traces for dynx read the other code, inside this context."""
         with ExitStack() as stack:
+            if self.code is not None:
+                stack.enter_context(self.code.in_effect())
             for (module, name), value in self.settings().items():
                 stack.enter_context(import_module(module).patch(**{name: value}))
             yield

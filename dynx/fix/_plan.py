@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from dynx.fix._source_file import read
+from dynx._rewrites.source_file import read
 from dynx.records import Location
 from dynx.records.codec import from_data, to_data
 from dynx.records.fix import Fix

@@ -37,7 +37,7 @@ def rewritten(program: Program) -> Propose:
         return experiments
 
     def propose(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
-        from dynx.fix._rewrites import Files, ways
+        from dynx._rewrites import Files, ways
 
         try:
             for changed in ways(Files(plan.sources, main), finding, fix):

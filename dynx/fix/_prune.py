@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import SequenceMatcher
 
+from dynx._rewrites.source_file import read
 from dynx.fix._judge import events_of, output_difference
 from dynx.fix._plan import Plan
 from dynx.fix._search import Search, Step, run_again
-from dynx.fix._source_file import read
 from dynx.records.trial import Trial
 
 

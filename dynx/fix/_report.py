@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from dynx._rewrites.source_file import read
 from dynx.advice.proof.tried import with_trials
 from dynx.fix._judge import events_of
 from dynx.fix._search import Search
-from dynx.fix._source_file import read
 from dynx.records.fix_report import FixReport
 
 _MORE = 1.1  # ratio of compile times above which the increase is reported

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from dynx._rewrites.source_file import write
 from dynx.errors import UsageError
 from dynx.fix._judge import events_of, not_comparable
 from dynx.fix._program import Program, Result
@@ -17,7 +18,6 @@ from dynx.fix._propose import experiments, rewritten
 from dynx.fix._prune import prune
 from dynx.fix._report import report_of
 from dynx.fix._search import Limits, Search, first_run, search
-from dynx.fix._source_file import write
 from dynx.records.fix_report import FixReport
 from dynx.records.trial import Events, Trial
 

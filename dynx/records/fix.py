@@ -28,14 +28,16 @@ Rewrite = Literal[
 
 # texts for the user; `dynx.fix` selects by the name of the rewrite, not by its text
 TEXTS: Mapping[Rewrite, str] = {
-    "where": "torch.where instead of if",
-    "assert": "torch._assert_async instead of if: raises RuntimeError",
+    "where": "{code} instead of if",
+    "assert": "{code} instead of if: raises RuntimeError",
     "eager only": "only in eager code: compiled code no longer logs",
     "index": "index with a tensor of one element",
     "first call": 'with torch.compiler.set_stance("eager_then_compile")',
     "tensor argument": "pass a tensor",
     "tensor attribute": "a tensor as {attribute}",
 }
+_LONGEST_CODE = 120
+_CODE: Mapping[Rewrite, str] = {"where": "torch.where", "assert": "torch._assert_async"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ class Fix(Record):
             return "mark_dynamic" if self.may_fail else "maybe_mark_dynamic"
         return self.rewrite or (self.code if self.kind == "option" else self.code.partition(" = ")[0])
 
+    def written_as(self, code: str) -> str:
+        """Return the text for the user with `code`, the new code of the line, if there is room for it."""
+        if self.rewrite is None or self.rewrite not in _CODE or not 0 < len(code) <= _LONGEST_CODE:
+            return self.code
+        return TEXTS[self.rewrite].format(code=code)
+
     @property
     def is_stance(self) -> bool:
         """Whether this fix, or the fix `after` that led to it, sets a stance under which first calls run eagerly."""
@@ -82,5 +90,5 @@ def rewrite(
     attribute: str = "",
 ) -> Fix:
     """Return a fix that rewrites a line of the program; the arguments are fields of `Fix`."""
-    text = TEXTS[how].format(attribute=attribute)
+    text = TEXTS[how].format(attribute=attribute, code=_CODE.get(how))
     return Fix("rewrite", text, location, called_from, marks, rewrite=how, attribute=attribute)

@@ -42,6 +42,7 @@ class WhatIf(Record):
     seconds: float = 0.0  # spent tracing
     graph_break: tuple[str, int, str] | None = None  # the cause of the graph break that the fix is for
     then: GraphBreak | None = None  # the graph break that ends the trace with the fix
+    written: str = ""  # the new code, for a fix that rewrites a line: "x = torch.where(x > 0, x, -x)"
 
     @property
     def is_proven(self) -> bool:

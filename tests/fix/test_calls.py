@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of the extra 'fix'")
 
-from dynx.fix._rewrites import Files, ways
-from dynx.fix._rewrites.arguments import as_tensor, mark
-from dynx.fix._rewrites.blocks import first_call
-from dynx.fix._rewrites.source import parse
+from dynx._rewrites import Files, ways
+from dynx._rewrites.arguments import as_tensor, mark
+from dynx._rewrites.blocks import first_call
+from dynx._rewrites.source import parse
 from dynx.records import Finding, Location
 from dynx.records.fix import Fix, Mark, rewrite
 

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from dynx._rewrites.source_file import read, write
 from dynx.fix._report import unified_diff
-from dynx.fix._source_file import read, write
 
 CONTENTS = {
     "plain": b"import torch\nx = 1\n",

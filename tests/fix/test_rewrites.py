@@ -10,14 +10,14 @@ import torch
 
 pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of the extra 'fix'")
 
-from dynx.fix._rewrites import Files, attribute, ways
-from dynx.fix._rewrites.blocks import eager_only
-from dynx.fix._rewrites.branch import where
-from dynx.fix._rewrites.check import check
-from dynx.fix._rewrites.index import by_element
-from dynx.fix._rewrites.option import add
-from dynx.fix._rewrites.source import parse
-from dynx.fix._rewrites.statement import insert, with_torch
+from dynx._rewrites import Files, attribute, ways
+from dynx._rewrites.blocks import eager_only
+from dynx._rewrites.branch import where
+from dynx._rewrites.check import check
+from dynx._rewrites.index import by_element
+from dynx._rewrites.option import add
+from dynx._rewrites.source import parse
+from dynx._rewrites.statement import insert, with_torch
 from dynx.records import Finding, Location
 from dynx.records.fix import Fix, rewrite
 

@@ -8,8 +8,8 @@ import pytest
 from programs_runner import run
 
 from dynx import advice
+from dynx._rewrites import Files, ways
 from dynx.advice.rule import Advice, BreakRule, RecompileRule
-from dynx.fix._rewrites import Files, ways
 from dynx.records import Finding, fix
 
 PROGRAM = """

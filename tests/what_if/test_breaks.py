@@ -63,7 +63,9 @@ def tried(fn, *args, **options):
 
 
 def results(watch):
-    return {each.fix.code.removeprefix(f"{CONFIG}."): each.outcome for each in watch.what_ifs}
+    """Return the outcomes of settings; those of rewrites are in `test_rewrites.py`."""
+    settings = [each for each in watch.what_ifs if each.fix.kind != "rewrite"]
+    return {each.fix.code.removeprefix(f"{CONFIG}."): each.outcome for each in settings}
 
 
 @pytest.mark.parametrize("fn", [printed, printed_in_a_loop])

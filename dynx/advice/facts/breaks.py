@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from dynx.advice.facts.calls import called_in
+from dynx.records.finding import Alternative
+from dynx.records.fix import rewrite
 from dynx.records.graph_break import GraphBreak
 
 UNTRACED = (  # how torch's `gb_type` begins for calls of functions without Python code
@@ -42,11 +44,11 @@ def name_of(graph_break: GraphBreak) -> str:
     return written or (f"{graph_break.callee}()" if graph_break.callee else "a function that this line calls")
 
 
-def branch_advice(code: str) -> str:
-    """Return the advice on a source line (`code`) that branches on the value of a tensor."""
+def branch_advice(code: str) -> Alternative:
+    """Return the alternative for a source line (`code`) that branches on the value of a tensor."""
     if _REACTS.search(code):  # the branch computes nothing that torch.where could select
-        return "return the value, and check it outside the compiled function, after the call"
-    return "use torch.where or torch.cond, or branch outside the compiled function"
+        return Alternative("return the value, and check it outside the compiled function, after the call")
+    return Alternative("use torch.where or torch.cond, or branch outside the compiled function", rewrite("where").name)
 
 
 def unbuildable(graph_break: GraphBreak) -> str:

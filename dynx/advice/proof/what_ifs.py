@@ -68,7 +68,7 @@ def with_what_ifs(advice: Sequence[Alternative], what_ifs: Sequence[WhatIf]) -> 
         return without(advice, refuted) or [Alternative(f"nothing that is known helps; tried in vain: {_in_vain(what_ifs)}")]
     said = naming(advice, best.fix) if best.fix.kind in ("mark", "option") else None
     rest = without(advice, [*refuted, best.fix])
-    proven = Alternative(said.text if said is not None else _written(best.fix), best.fix.name, f"proven: {best.result}")
+    proven = Alternative(said.text if said is not None else _written(best), best.fix.name, f"proven: {best.result}")
     if best.outcome == "removes" or best.compiles <= max(_FEW, best.calls // 2):
         cut = {each.fix.name for each in what_ifs}
         return [proven, *(each for each in rest if each.proof != _UNPROVEN or each.does not in cut)]  # it may do harm
@@ -76,7 +76,7 @@ def with_what_ifs(advice: Sequence[Alternative], what_ifs: Sequence[WhatIf]) -> 
 
 
 def _in_vain(what_ifs: Sequence[WhatIf]) -> str:
-    return ", ".join(f"{_written(each.fix)} ({each.result})" for each in what_ifs if each.is_proven)
+    return ", ".join(f"{_written(each)} ({each.result})" for each in what_ifs if each.is_proven)
 
 
 def _with_proof(alternative: Alternative, what_ifs: Sequence[WhatIf]) -> Alternative:
@@ -90,7 +90,8 @@ def _with_proof(alternative: Alternative, what_ifs: Sequence[WhatIf]) -> Alterna
     return alternative if proven else replace(alternative, proof=_UNPROVEN)
 
 
-def _written(fix: Fix) -> str:
+def _written(what_if: WhatIf) -> str:
+    fix = what_if.fix
     match fix.kind:
         case "option":
             return f"compile with {fix.code}"
@@ -98,4 +99,4 @@ def _written(fix: Fix) -> str:
             return f"{fix.code} before the call"
         case "rewrite" if fix.marks:
             return f"pass {spoken(fix.marks[0].source)} as a tensor"
-    return fix.code
+    return fix.written_as(what_if.written)

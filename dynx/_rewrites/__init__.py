@@ -8,13 +8,19 @@ from itertools import islice
 from pathlib import Path
 from typing import assert_never
 
-from dynx.fix._rewrites import arguments, attribute, blocks, branch, check, index, option, statement
-from dynx.fix._rewrites.source import Source, parse
-from dynx.fix._source_file import read
+from dynx._rewrites import arguments, attribute, blocks, branch, check, index, option, statement
+from dynx._rewrites.source import Source, parse
+from dynx._rewrites.source_file import read
 from dynx.records import Finding, Location
 from dynx.records.fix import Fix, Rewrite
 
 MOST = 4  # ways to write one fix that are tried
+_OF_LINES: Mapping[Rewrite, Callable[[Source, int], Iterator[str]]] = {
+    "where": branch.where,
+    "assert": check.check,
+    "eager only": blocks.eager_only,
+    "index": index.by_element,
+}
 
 
 class Files:
@@ -44,12 +50,12 @@ def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
     changes = (
         {file: text if fix.kind == "option" else statement.with_torch(before, text)}
         for file, text in _texts(files, finding, fix)
-        if (before := files.text(file)) is not None and text != before and not _is_of_library(file)
+        if (before := files.text(file)) is not None and text != before and not is_of_library(file)
     )
     return islice(changes, MOST)
 
 
-def _is_of_library(file: str) -> bool:
+def is_of_library(file: str) -> bool:
     """Return whether a file belongs to an installed package or to Python; such files are not changed."""
     parts = Path(file).parts
     return "site-packages" in parts or "dist-packages" in parts or Path(file).is_relative_to(sysconfig.get_path("stdlib"))
@@ -76,14 +82,9 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
 
 def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterator[tuple[str, str]]:
     match how:
-        case "where":
-            yield from _at_line(files, fix, branch.where)
-        case "assert":
-            yield from _at_line(files, fix, check.check)
-        case "eager only":
-            yield from _at_line(files, fix, blocks.eager_only)
-        case "index":
-            yield from _at_line(files, fix, index.by_element)
+        case "where" | "assert" | "eager only" | "index":
+            for file, source in _parsed(files, fix.location.file if fix.location is not None else None):
+                yield from _in(file, at_line(source, fix))
         case "first call":
             for file, source in _parsed(files, fix.called_from.file if fix.called_from is not None else None):
                 yield from _in(file, blocks.first_call(source, fix))
@@ -96,10 +97,11 @@ def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterato
             assert_never(how)
 
 
-def _at_line(files: Files, fix: Fix, write: Callable[[Source, int], Iterable[str]]) -> Iterator[tuple[str, str]]:
-    if fix.location is not None:
-        for file, source in _parsed(files, fix.location.file):
-            yield from _in(file, write(source, fix.location.line))
+def at_line(source: Source, fix: Fix) -> Iterator[str]:
+    """Yield the new text of a file for each way to write a fix that changes the line `fix.location`; none for other fixes."""
+    write = _OF_LINES.get(fix.rewrite) if fix.rewrite is not None else None
+    if write is not None and fix.location is not None:
+        yield from write(source, fix.location.line)
 
 
 def _at_call(files: Files, fix: Fix, write: Callable[[Source, Source, Fix], Iterable[str]]) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from dynx._rewrites.source import Source, calls_at
 from dynx.advice.facts.fixes import STANCE
-from dynx.fix._rewrites.source import Source, calls_at
 from dynx.records.fix import Fix
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, code_of
+from dynx._rewrites.source import Source, code_of
 
 
 def as_tensor(source: Source, name: str) -> Iterator[str]:

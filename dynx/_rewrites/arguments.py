@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, calls_at, code_of
+from dynx._rewrites.source import Source, calls_at, code_of
 from dynx.records.fix import Fix, Mark
 
 

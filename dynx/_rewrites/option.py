@@ -7,8 +7,8 @@ from typing import Any
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, code_of, parse
-from dynx.fix._rewrites.statement import alias_of, insert, names_of
+from dynx._rewrites.source import Source, code_of, parse
+from dynx._rewrites.statement import alias_of, insert, names_of
 
 
 def add(source: Source, code: str, function: str) -> Iterator[str]:

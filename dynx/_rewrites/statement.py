@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, code_of, parse, statement
+from dynx._rewrites.source import Source, code_of, parse, statement
 
 _SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|compiler\.set_stance\(|fx\.experimental\._config\.)")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, code_of, statement
+from dynx._rewrites.source import Source, code_of, statement
 
 
 def where(source: Source, line: int) -> Iterator[str]:

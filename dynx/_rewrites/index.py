@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, code_of
+from dynx._rewrites.source import Source, code_of
 
 
 def by_element(source: Source, line: int) -> Iterator[str]:

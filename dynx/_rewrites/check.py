@@ -7,8 +7,8 @@ from typing import Any
 
 import libcst as cst
 
-from dynx.fix._rewrites.branch import condition_of, in_place_of, is_short_circuit, negated, parts_of, simple_body
-from dynx.fix._rewrites.source import Source, code_of, statement
+from dynx._rewrites.branch import condition_of, in_place_of, is_short_circuit, negated, parts_of, simple_body
+from dynx._rewrites.source import Source, code_of, statement
 
 
 def check(source: Source, line: int) -> Iterator[str]:
