@@ -15,12 +15,13 @@ from dynx._torch.compilation.metrics import global_state
 from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace import custom_guards
 from dynx._trace.guards.requests import by_short_source, lines_for, tensor_source
-from dynx._trace.guards.text import FailedEntry, ParsedGuard
+from dynx._trace.guards.text import KEY_OF_DICT, FailedEntry, ParsedGuard
 from dynx.records import Location, Reason
 
 _MAX_CHANGED_KEYS = 3  # listed keys of a dict
 _MAX_DIFFERING = 8  # listed attributes that differ between two instances
 _ADDRESS = re.compile(r"___check_obj_id\(.*, (?P<id>\d+)\)", re.S)
+_KEY = re.compile(KEY_OF_DICT, re.S)
 _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
 
@@ -225,7 +226,8 @@ def _values(
         expected, got = _identities(guard, facts, safe_read.describe(guard.source, locals, globals))
         address = _ADDRESS.match(guard.text)
         member = safe_read.member_at(int(address["id"]), guard.source, locals, globals) if address is not None else None
-        return member or expected, got
+        key = _KEY.search(guard.text)
+        return member or (safe_read.describe(key["key"], locals, globals) if key is not None else expected), got
     if guard.text.startswith("set.__contains__") and safe_read.contains(guard.source, guard.expected or "", locals, globals):
         return guard.got, guard.expected  # torch 2.11 omits the "not" of a member that the set must not have
     if guard.got is not None:

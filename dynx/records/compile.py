@@ -27,8 +27,8 @@ class Attempt(Record):
 class Compile(OfCompile, Record):
     """One compilation of a frame, from the call that triggered it to its end.
 
-    `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend and guards. `nodes` counts the operations
-    in the graph, `guards` the guards that Dynamo requested. Compile ids repeat after `torch._dynamo.reset()`; `generation`
+    `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend, kernels (in which inductor waits for the
+    compilers of C++ and Triton code) and guards. `nodes` counts the operations in the graph, `guards` the guards that Dynamo requested. Compile ids repeat after `torch._dynamo.reset()`; `generation`
     counts these resets, so (`generation`, `id`) is the key of a compilation.
     """
 
@@ -55,6 +55,11 @@ class Compile(OfCompile, Record):
     def is_recompile(self) -> bool:
         """Whether the frame had been compiled before: the compile id does not end in `/0`."""
         return not self.id.endswith("/0")
+
+    @property
+    def backend_seconds(self) -> float:
+        """The seconds of the backend, with the compilers that it waits for."""
+        return self.phases.get("backend", 0.0) + self.phases.get("kernels", 0.0)
 
 
 @dataclass(frozen=True, slots=True)

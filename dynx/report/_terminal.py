@@ -257,10 +257,10 @@ def _skipped(run: RunRecords) -> Iterator[_Entry]:
         yield _Entry(f"{len(group)}x", Text(reason), Text(", ".join(files), style="cyan"))
 
 
-_PHASES = {"trace": "Dynamo", "aot": "AOT", "backend": "backend", "guards": "guards"}  # names of columns
+_PHASES = {"trace": "Dynamo", "aot": "AOT", "backend": "backend", "kernels": "kernels", "guards": "guards"}  # names of columns
 
 
 def _phases(run: RunRecords) -> tuple[str, ...]:
-    """Return the compile phases (trace, aot, backend, guards) that took at least 1 ms in some compilation."""
+    """Return the compile phases (trace, aot, backend, kernels, guards) that took at least 1 ms in some compilation."""
     used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
     return tuple(name for name in _PHASES if name in used)

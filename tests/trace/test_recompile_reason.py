@@ -22,6 +22,30 @@ def act(x, mode, name):
     return x * len(name)
 
 
+WEIGHTS = {Mode.EXPLORE: 0.5, Mode.EXPLOIT: 2.0}
+
+
+class Agent:
+    mode = Mode.EXPLORE
+
+    def act(self, x):
+        return x * WEIGHTS[self.mode]
+
+
+def test_a_member_of_an_enum_that_is_the_key_of_a_dict_is_what_changes():
+    """torch 2.13 says only that the first key of the dict is the object in `self.mode`."""
+    agent = Agent()
+    compiled = torch.compile(agent.act, backend="eager")
+    with dynx.watch() as w:
+        for mode in Mode:
+            agent.mode = mode
+            compiled(torch.ones(2))
+    ((reason,),) = [recompile.reasons for recompile in w.recompiles]
+    assert (reason.source, reason.expected, reason.got) == ("self.mode", "Mode.EXPLORE", "Mode.EXPLOIT")
+    (finding,) = w.findings
+    assert finding.rule == "DX110"
+
+
 def test_recompile_reason_names_first_the_value_that_no_cache_entry_matches():
     """If one value alternates, most cache entries fail on it, although another entry was compiled for it."""
     compiled = torch.compile(act, backend="eager")

@@ -11,6 +11,7 @@ _COMPILER = "OutputGraph.call_user_compiler"
 _AOT = "create_aot_dispatcher_function"
 _GUARDS = "build_guards"
 _INNER = "compile_fx_inner"  # inductor's own work, inside AOTAutograd
+_KERNELS = "async_compile.wait"  # inductor waits for compilers of C++ and Triton, in other processes
 
 
 class PhaseClock:
@@ -19,17 +20,19 @@ class PhaseClock:
     __slots__ = ("_start",)
 
     def __init__(self) -> None:
-        self._start = {key: len(_times().get(key, ())) for key in (_COMPILER, _AOT, _GUARDS, _INNER)}
+        self._start = {key: len(_times().get(key, ())) for key in (_COMPILER, _AOT, _GUARDS, _INNER, _KERNELS)}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
-        """Split the duration of a compilation (`seconds`) into the phases trace, aot, backend and guards; return their seconds.
+        """Split the duration of a compilation (`seconds`) into the phases trace, aot, backend, kernels and guards, in seconds.
 
         `nested` is the time of other compilations that ran within the backend, which torch's timers count twice.
         """
         guards = min(self._grown(_GUARDS), seconds)
         compiler = min(max(0.0, self._grown(_COMPILER) - nested), seconds - guards)
         aot = min(max(0.0, self._grown(_AOT) - self._grown(_INNER)), compiler)
-        return {"trace": seconds - compiler - guards, "aot": aot, "backend": compiler - aot, "guards": guards}
+        kernels = min(self._grown(_KERNELS), compiler - aot)
+        trace, backend = seconds - compiler - guards, compiler - aot - kernels
+        return {"trace": trace, "aot": aot, "backend": backend, "kernels": kernels, "guards": guards}
 
     def _grown(self, key: str) -> float:
         times = _times().get(key, ())

@@ -125,8 +125,11 @@ _BUILTIN_FUNCTION = ("<built-in function ", "<built-in method ")  # torch 2.11 p
 _FUNCTION_TYPES = ("<class 'code'>", "<class 'function'>", "<class 'method'>", "<class 'builtin_function_or_method'>")
 
 
+KEY_OF_DICT = r"(?P<key>list\(dict\.keys\(.*\)\)\[\d+\])"  # as which an argument, such as an enum member, was found
+
+
 def _identity(match: re.Match[str]) -> Fields:
-    source, kind = match["source"], match["type"] or ""
+    source, kind = match["source"], match.groupdict().get("type") or ""
     if source.endswith(".__code__") or kind in _FUNCTION_TYPES or kind.startswith(_BUILTIN_FUNCTION):
         return "function", source.removesuffix(".__code__"), None, None
     return "object", source, kind or None, None
@@ -284,6 +287,8 @@ _READERS: tuple[tuple[str, GuardKind | Read], ...] = (
     (r"(?s)___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", _identity),
     (r"(?s)___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?$", "type"),
     (r"(?s)(?P<source>.*) is (?P<not>not )?None$", lambda m: ("none", m["source"], "not None" if m["not"] else "None", None)),
+    (rf"(?s){KEY_OF_DICT} is (?P<source>.*)$", _identity),
+    (rf"(?s)(?P<source>.*) is {KEY_OF_DICT}$", _identity),
     (r"(?s)(?P<source>[^() ]+) is (?P<other>[^() ]+)$", lambda m: ("alias", m["source"], f"is {m['other']}", None)),
     (rf"(?s).*{_SIZE}.*", _shape),
     (r"(?s)(?!.*(?:==|!=)).*[<>].*", _bounds),

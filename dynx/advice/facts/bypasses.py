@@ -29,7 +29,7 @@ def bypasses(run: RunRecords, cache: str, rule: str, advice: str) -> Iterator[Fi
             groups.setdefault((location.file, location.line), (location, compile, []))[2].append(event)
     for location, compile, events in groups.values():
         if events[0].cache == cache:
-            seconds = compile.phases.get("backend", 0.0) if compile is not None else 0.0
+            seconds = compile.backend_seconds if compile is not None else 0.0
             reasons = tuple(dict.fromkeys(" ".join((event.reason or "torch gives no reason").split()) for event in events))
             title = f"not cached on disk: {reasons[0].partition('. ')[0]}"  # the first sentence
             count = sum(event.count for event in events)

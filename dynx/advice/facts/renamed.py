@@ -17,7 +17,7 @@ def renamed(run: RunRecords, rule: str) -> Iterator[Finding]:
     A finding's seconds are the time of the backend. Yield nothing if the run was recorded without `watch(detail="full")`.
     """
     missed = {(event.generation, event.id) for event in run.caches if event.result == "miss" and event.cache == "aot_autograd"}
-    seconds = {compile.key: compile.phases.get("backend", 0.0) for compile in run.compiles}
+    seconds = {compile.key: compile.backend_seconds for compile in run.compiles}
     values = {settings.digest: settings.values for settings in run.cache_settings}
     earlier: list[CacheKey] = []
     reported = set()

@@ -11,6 +11,8 @@ RULE = RecompileRule(
     id="DX105",
     title="a tensor's dtype changes",
     applies=has_kind("dtype"),
-    advice=lambda cause: one_of(f"convert {spoken(cause.first.source)} to one dtype before the call"),
+    advice=lambda cause: one_of(
+        f"convert {spoken(cause.first.source)} to one dtype before the call", "expect one compilation for each dtype"
+    ),
     fixes=first_call,
 )

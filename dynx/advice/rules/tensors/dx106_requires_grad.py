@@ -9,7 +9,7 @@ from dynx.advice.rule import Advice, Cause, RecompileRule, expected
 
 def _advice(cause: Cause) -> Advice:
     source = cause.first.source
-    avoid = f"{spoken(source)}.detach() where no gradient is needed"
+    avoid = f"{spoken(source)}.detach() where no gradient is needed, or requires_grad=True in all calls"
     if "_parameters[" in source:
         avoid = "set requires_grad once, before the first call, and choose in the optimizer what to train"
     return expected(f"one recompile per setting is expected; to avoid it, {avoid}")
