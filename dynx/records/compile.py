@@ -28,8 +28,9 @@ class Compile(OfCompile, Record):
     """One compilation of a frame, from the call that triggered it to its end.
 
     `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend, kernels (in which inductor waits for the
-    compilers of C++ and Triton code) and guards. `nodes` counts the operations in the graph, `guards` the guards that Dynamo requested. Compile ids repeat after `torch._dynamo.reset()`; `generation`
-    counts these resets, so (`generation`, `id`) is the key of a compilation.
+    compilers of C++ and Triton code) and guards. `nodes` counts the operations in the graph, `guards` the guards that Dynamo
+    requested. Compile ids repeat after `torch._dynamo.reset()`; `generation` counts these resets, so (`generation`, `id`) is
+    the key of a compilation.
     """
 
     generation: int

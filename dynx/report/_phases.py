@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from dynx.records import Backward, Compile, RunRecords
 from dynx.report import _words as words
 
-_NAMES = {"trace": "Dynamo", "aot": "AOTAutograd", "kernels": "C++ and Triton compilers", "guards": "guards"}  # a backend is shown under its own name
+# a backend is shown under its own name
+_NAMES = {"trace": "Dynamo", "aot": "AOTAutograd", "kernels": "C++ and Triton compilers", "guards": "guards"}
 _CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
 _PLURALS = {"hit": "hits", "miss": "misses", "bypass": "bypasses"}
 _CHECKS_LEAST = 0.1  # share of the compile time from which tests of CPU instructions are shown: they are a part of a phase

@@ -1,6 +1,7 @@
 """Programs of which torch loses or changes an effect, or did: `check` finds what a comparison by hand finds, no more."""
 
 from collections import OrderedDict, deque
+from enum import Enum
 from typing import NamedTuple
 
 import pytest
@@ -36,6 +37,14 @@ class Named:
 class OneLong(list):
     def __len__(self):
         return 1
+
+
+class Mode(Enum):
+    NEAR = 1
+    FAR = 2
+
+
+WEIGHTS = {Mode.NEAR: 0.5, Mode.FAR: 2.0}
 
 
 class WithSlot:
@@ -121,6 +130,10 @@ def full_deque(items, x):
     return x * items[0]
 
 
+def weighted(mode, x):
+    return x * WEIGHTS[mode]
+
+
 class Row(NamedTuple):
     fn: object
     make: object  # the arguments of both calls
@@ -146,6 +159,7 @@ ROWS = {
     "dict subclass, fromkeys": Row(from_keys, lambda: [(Dict(), x())] * 2),
     "dict subclass with __missing__": Row(missing, lambda: [(Default(), x())] * 2),
     "full deque": Row(full_deque, lambda: [(deque([1, 2], maxlen=2), x())] * 2),
+    "member of an enum as a key": Row(weighted, lambda: [(Mode.NEAR, x()), (Mode.FAR, x())]),
     "list": Row(extend, lambda: [([1], x())] * 2, list),
     "set": Row(add, lambda: [({1}, x())] * 2, set),
     "dict": Row(copied, lambda: [({"a": 1}, x())] * 2),

@@ -22,14 +22,13 @@ def act(x, mode, name):
     return x * len(name)
 
 
-WEIGHTS = {Mode.EXPLORE: 0.5, Mode.EXPLOIT: 2.0}
-
-
 class Agent:
-    mode = Mode.EXPLORE
+    def __init__(self):
+        self.mode = Mode.EXPLORE
+        self.weights = {Mode.EXPLORE: 0.5, Mode.EXPLOIT: 2.0}
 
     def act(self, x):
-        return x * WEIGHTS[self.mode]
+        return x * self.weights[self.mode]
 
 
 def test_a_member_of_an_enum_that_is_the_key_of_a_dict_is_what_changes():
