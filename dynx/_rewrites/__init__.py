@@ -65,9 +65,7 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
     """Yield path and new text of a file for each way to write a fix; the caller drops unchanged texts and library files."""
     place = finding.location.own
     match fix.kind:
-        case "statement" | "stance":
-            if fix.kind == "stance" and any(other.rewrite == "first call" for other in finding.fixes):
-                return  # "first call" changes less of the program
+        case "statement":
             for main, source in _parsed(files, files.main):
                 own = {path.stem for path in Path(main).parent.iterdir()}
                 yield from _in(main, statement.insert(source, fix.code, own))
@@ -85,9 +83,6 @@ def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterato
         case "where" | "assert" | "eager only" | "index":
             for file, source in _parsed(files, fix.location.file if fix.location is not None else None):
                 yield from _in(file, at_line(source, fix))
-        case "first call":
-            for file, source in _parsed(files, fix.called_from.file if fix.called_from is not None else None):
-                yield from _in(file, blocks.first_call(source, fix))
         case "tensor argument":
             yield from _at_call(files, fix, arguments.as_tensor)
         case "tensor attribute":

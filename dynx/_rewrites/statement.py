@@ -10,7 +10,7 @@ import libcst as cst
 
 from dynx._rewrites.source import Source, code_of, parse, statement
 
-_SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|compiler\.set_stance\(|fx\.experimental\._config\.)")
+_SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|fx\.experimental\._config\.)")
 
 
 def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:

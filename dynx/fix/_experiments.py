@@ -28,7 +28,7 @@ def apply(fixes: Iterable[Fix]) -> ExitStack:
 
     stack = ExitStack()
     for fix in fixes:
-        if fix.kind in ("statement", "stance"):
+        if fix.kind == "statement":
             import torch
 
             exec(compile(fix.code, "<dynx fix>", "exec"), {"torch": torch})

@@ -13,8 +13,8 @@ from dynx.records import Finding
 from dynx.records.fix import Fix
 from dynx.records.trial import Events, Outcome, Trial
 
-_LESS = 0.95  # a stance has to reduce the compile time to this fraction
-_MOST = 2.0  # limit for the ratio of compile times if only recompiles become fewer
+# limits for the ratio of compile times if only recompiles become fewer: this more for each recompile after the first
+_MORE, _MOST = 0.1, 2.0
 
 
 class FindingKey(NamedTuple):
@@ -85,9 +85,7 @@ def _outcome(
         return "costs more", change, None
     if helped is None:
         return "no effect", change, None
-    if fix.is_stance and (objection := _objection_to_stance(before.run, after.run)) is not None:
-        return "costs more", objection, None
-    most = _MOST if old.recompiles - new.recompiles > 1 else 1.0  # one recompile less must not lengthen compiling
+    most = min(1.0 + _MORE * max(old.recompiles - new.recompiles - 1, 0), _MOST)
     if new.seconds > most * old.seconds and new.counts[1:] == old.counts[1:]:
         return "costs more", f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s", None
     differs = output_difference(before, after, comparison)
@@ -97,19 +95,6 @@ def _outcome(
         titles = "; ".join(each.title for each in new_findings(before, after))
         return "leads to another", titles or (f"{new} remain" if new.counts == old.counts else change), True
     return "kept", "", True
-
-
-def _objection_to_stance(before: Run, after: Run) -> str | None:
-    """Return why a fix that makes first calls run eagerly (a stance) is not worth keeping; None if it is worth it."""
-    uncompiled = sorted(compiled_functions(before) - compiled_functions(after))
-    if uncompiled:  # a function that is called once is no longer compiled at all
-        return f"{uncompiled[0][1]} is no longer compiled"
-    old, new = events_of(before), events_of(after)
-    if new.seconds >= _LESS * old.seconds:
-        return f"a stance has to save 5 % of compiling: {old.seconds:.2f} s, then {new.seconds:.2f} s"
-    if (new.recompiles, new.gave_up, new.eager) == (old.recompiles, old.gave_up, old.eager):
-        return "first calls run eagerly, and nothing compiles less often"
-    return None
 
 
 def new_findings(before: Result, after: Result) -> list[Finding]:
@@ -135,7 +120,7 @@ def _occurrences(finding: Finding, run: Run) -> int:
 
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
     """Return whether a cost, such as recompiles, rose without a good reason (more code compiled, a higher recompile limit)."""
-    is_new_code = new.eager + new.failed < old.eager + old.failed and not fix.is_stance
+    is_new_code = new.eager + new.failed < old.eager + old.failed
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
 

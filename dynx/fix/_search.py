@@ -106,16 +106,13 @@ def first_run(program: Program, limits: Limits) -> Result:
 def search(state: Search) -> Iterator[Trial]:
     """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended.
 
-    If no single fix helps, a fix that leads to a new finding is tried together with the fixes of that finding. Fixes that set
-    a stance come last: they do not remove the cause of a finding, but only run the first call eagerly.
+    If no single fix helps, a fix that leads to a new finding is tried together with the fixes of that finding.
     """
     while True:
-        if (candidate := _next(state, stances=False)) is not None:
+        if (candidate := _next(state)) is not None:
             trials = _alternatives(state, *candidate)
         elif state.leads:
             trials = _behind(state, state.leads.pop(0))
-        elif (candidate := _next(state, stances=True)) is not None:
-            trials = _alternatives(state, *candidate)
         else:
             return
         for trial in trials:
@@ -123,10 +120,9 @@ def search(state: Search) -> Iterator[Trial]:
             yield trial
 
 
-def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
+def _next(state: Search) -> tuple[Finding, Fix] | None:
     """Return the next finding and a fix to try for it; None if there is none.
 
-    `stances` selects the fixes: True for fixes that set a stance (`torch.compiler.set_stance`), False for all other fixes.
     A fix is tried again for a finding that appeared after its last trial. A fix that led to another finding is also tried
     again after a further fix was kept.
     """
@@ -136,7 +132,7 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
     for finding in state.base.run.findings:
         for fix in _worth_trying(state, finding):
             attempt = attempt_of(finding, fix)
-            if fix.is_stance == stances and attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
+            if attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
                 return finding, fix
     return None
 
@@ -152,10 +148,10 @@ def _worth_trying(state: Search, finding: Finding) -> list[Fix]:
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
     """Try each way to apply a fix, until one is kept; yield the trials.
 
-    Yield nothing if the fix calls `mark_dynamic` or `set_stance` inside traced code, where these functions would fail.
+    Yield nothing if the fix calls `mark_dynamic` inside traced code, where it would fail.
     """
     state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
-    if (fix.kind == "mark" or fix.is_stance) and _is_called_in_traced_code(state, fix):
+    if fix.kind == "mark" and _is_called_in_traced_code(state, fix):
         return
     for plan in state.propose(state.base.plan, finding, fix):
         tried = _try(state, finding, fix, plan)
@@ -179,8 +175,7 @@ def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
             both = replace(second, code=f"{lead.fix.code}; {second.code}", after=lead.fix)
-            is_candidate = second != lead.fix and not second.is_stance
-            for plan in state.propose(lead.result.plan, behind, second) if is_candidate else ():
+            for plan in state.propose(lead.result.plan, behind, second) if second != lead.fix else ():
                 tried = _try(state, lead.finding, both, plan)
                 if tried is None:
                     return

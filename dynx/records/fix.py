@@ -11,7 +11,6 @@ from dynx.records.record import Record
 
 FixKind = Literal[
     "statement",  # runs before the program: `torch._dynamo.config.capture_scalar_outputs = True`
-    "stance",  # a statement after which the first call of each compiled function runs eagerly
     "option",  # an argument of torch.compile: `dynamic=True`
     "mark",  # `mark_dynamic(x, 1)` before the call of a compiled function
     "rewrite",  # a change of the line of the finding, or of the call: see `Rewrite`
@@ -21,7 +20,6 @@ Rewrite = Literal[
     "assert",
     "eager only",
     "index",
-    "first call",
     "tensor argument",
     "tensor attribute",
 ]
@@ -32,7 +30,6 @@ TEXTS: Mapping[Rewrite, str] = {
     "assert": "{code} instead of if: raises RuntimeError",
     "eager only": "only in eager code: compiled code no longer logs",
     "index": "index with a tensor of one element",
-    "first call": 'with torch.compiler.set_stance("eager_then_compile")',
     "tensor argument": "pass a tensor",
     "tensor attribute": "a tensor as {attribute}",
 }
@@ -53,7 +50,7 @@ class Fix(Record):
     """An edit to the code or settings of a program that may remove a finding, and that `dynx fix` can apply and try."""
 
     kind: FixKind
-    code: str  # text for the user; for a statement, a stance and an option the code itself
+    code: str  # text for the user; for a statement and an option the code itself
     location: Location | None = None  # for a mark the compiled function, for a rewrite the line
     called_from: Location | None = None  # the line of the call, if the fix changes that line
     marks: tuple[Mark, ...] = ()
@@ -74,11 +71,6 @@ class Fix(Record):
         if self.rewrite is None or self.rewrite not in _CODE or not 0 < len(code) <= _LONGEST_CODE:
             return self.code
         return TEXTS[self.rewrite].format(code=code)
-
-    @property
-    def is_stance(self) -> bool:
-        """Whether this fix, or the fix `after` that led to it, sets a stance under which first calls run eagerly."""
-        return self.kind == "stance" or self.rewrite == "first call" or (self.after is not None and self.after.is_stance)
 
 
 def rewrite(

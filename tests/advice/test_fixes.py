@@ -24,22 +24,8 @@ def test_a_size():
             "mark_dynamic(x, 0)",
             "maybe_mark_dynamic(x, 0)",
             "dynamic=True",
-            'torch.compiler.set_stance("eager_then_compile")',
-            'with torch.compiler.set_stance("eager_then_compile")',
         ]
     }
-
-
-def test_the_stance_is_for_the_line_of_the_first_call():
-    """The first call of the function is to run eagerly, which another line than that of the recompile may have made."""
-    with dynx.watch() as watch:
-        compiled = torch.compile(lambda x: x * 2, backend="eager")
-        for _ in range(1):
-            compiled(torch.ones(3))
-        compiled(torch.ones(4))
-    (finding,) = watch.findings
-    stance = finding.fixes[-1]
-    assert (stance.kind, stance.called_from.line) == ("rewrite", finding.called_from.line - 1)
 
 
 def test_marks_are_for_the_first_call_and_for_that_of_the_recompile():

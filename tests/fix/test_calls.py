@@ -1,18 +1,14 @@
-"""What `dynx fix` writes where a compiled function is called: marks, a stance, a tensor for a number."""
+"""What `dynx fix` writes where a compiled function is called: marks, a tensor for a number."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of the extra 'fix'")
 
-from dynx._rewrites import Files, ways
 from dynx._rewrites.arguments import as_tensor, mark
-from dynx._rewrites.blocks import first_call
 from dynx._rewrites.source import parse
-from dynx.records import Finding, Location
+from dynx.records import Location
 from dynx.records.fix import Fix, Mark, rewrite
 
 
@@ -125,34 +121,6 @@ def test_of_several_calls_in_a_line_the_one_at_the_columns_is_changed(call):
     fix = Fix("mark", "mark_dynamic(x, 0)", Location("program.py", 1, "step"), site, (Mark("x", 0),))
     source = source_of(text)
     assert list(mark(source, source, fix)) == [text.replace("µ = ", "torch._dynamo.mark_dynamic(prior, 0)\nµ = ")]
-
-
-WITH_STANCE = 'with torch.compiler.set_stance("eager_then_compile")'
-
-
-@pytest.mark.parametrize("call", ["y = step(x)  # one", "return step(x)", "losses += [step(x) for x in xs]"])
-def test_the_statement_of_the_first_call_runs_under_a_stance(call):
-    text = f"def main(xs):\n    for x in xs:\n\n        # a step\n        {call}\n        done()\n"
-    fix = rewrite("first call", Location("program.py", 9, "step"), at(5))
-    assert list(first_call(source_of(text), fix)) == [text.replace(call, f"{WITH_STANCE}:\n            {call}")]
-
-
-@pytest.mark.parametrize("call", ["if step(x): pass", "for y in step(x): print(y)", "yield step(x)", "await step(x)"])
-def test_a_stance_is_not_for_code_after_the_call(call):
-    source = source_of(f"async def main(x):\n    {call}\n")
-    assert list(first_call(source, rewrite("first call", Location("program.py", 9, "step"), at(2)))) == []
-
-
-def test_the_stance_of_the_whole_program_is_left_where_one_line_can_have_it(tmp_path):
-    file = tmp_path / "program.py"
-    file.write_text("import torch\n\nstep(x)\n")
-    stance = Fix("stance", WITH_STANCE.removeprefix("with "))
-    local = rewrite("first call", Location(str(file), 9, "step"), Location(str(file), 3, ""))
-    finding = Finding("DX102", "", local.location, 0.0, "", "")
-    files = Files({}, str(file))
-    assert len(list(ways(files, replace(finding, fixes=(stance,)), stance))) == 1
-    assert list(ways(files, replace(finding, fixes=(stance, local)), stance)) == []
-    assert len(list(ways(files, replace(finding, fixes=(stance, local)), local))) == 1
 
 
 def test_a_number_is_passed_as_a_tensor():

@@ -1,4 +1,4 @@
-"""When a trial is kept, from records of two runs: no kind of cost grows; a stance compiles all functions, in less time."""
+"""When a trial is kept, from records of two runs: no kind of cost grows; fewer recompiles in not much more time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def result(*events) -> Result:
 
 
 BEFORE = result(compiled("f", 0), compiled("g", 1), recompile(1), recompile(2))
-STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 MARK = Fix("mark", "mark_dynamic(x, 0)")
 
 
@@ -50,27 +49,14 @@ MARK = Fix("mark", "mark_dynamic(x, 0)")
         (MARK, result(compiled("f", 0), compiled("g", 1), *map(recompile, (1, 2, 3))), "costs more"),
         (MARK, result(compiled("f", 0), compiled("g", 1), broken()), "leads to another"),  # one kind of cost grows
         (MARK, result(compiled("f", 0)), "kept"),  # g is inlined now
-        (Fix("stance", STANCE), result(compiled("f", 0)), "costs more"),
-        (Fix("stance", STANCE), result(compiled("f", 0, 0.8), compiled("g", 1)), "kept"),
-        (Fix("stance", STANCE), result(compiled("f", 0, 1.5), compiled("g", 1, 1.6)), "costs more"),  # compiles longer
-        (Fix("stance", STANCE), result(compiled("f", 0, 1.98), compiled("g", 1, 1.98)), "costs more"),  # no less, within noise
-        (MARK, result(compiled("f", 0, 1.9), compiled("g", 1, 1.9)), "kept"),
-        (MARK, result(compiled("f", 0, 2.5), compiled("g", 1, 1.6)), "costs more"),  # compiles more than twice as long
+        (MARK, result(compiled("f", 0, 1.09), compiled("g", 1, 1.09)), "kept"),
+        (MARK, result(compiled("f", 0, 1.5), compiled("g", 1, 0.8)), "costs more"),  # 15 % longer, for two recompiles
         (MARK, result(compiled("f", 0, 1.1), compiled("g", 1), recompile(1)), "costs more"),  # longer, for one recompile
-        (replace(MARK, after=Fix("stance", STANCE)), result(compiled("f", 0)), "costs more"),
     ],
 )
 def test_outcome(fix, after, outcome):
     (finding,) = BEFORE.run.findings
     assert judge(finding, fix, BEFORE, after, Comparison(Tolerance())).outcome == outcome
-
-
-def test_a_stance_that_only_moves_a_graph_break_out_of_the_first_call_is_rejected():
-    before = result(compiled("f", 0), compiled("g", 1), broken())
-    after = result(compiled("f", 0, 0.5), compiled("g", 1, 0.5))
-    (finding,) = before.run.findings
-    trial = judge(finding, Fix("stance", STANCE), before, after, Comparison(Tolerance()))
-    assert (trial.outcome, trial.reason) == ("costs more", "first calls run eagerly, and nothing compiles less often")
 
 
 def test_a_higher_limit_after_which_a_function_runs_eagerly_is_rejected():

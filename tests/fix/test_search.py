@@ -161,10 +161,9 @@ def result_of(plan: Plan, *findings: Finding, exit_code: int = 0) -> Result:
 MARK = Fix("mark", "mark_dynamic(x, 0)")
 
 
-def test_a_fix_that_led_to_another_finding_is_tried_again_after_a_further_fix_and_stances_last(program, monkeypatch):
+def test_a_fix_that_led_to_another_finding_is_tried_again_after_a_further_fix(program, monkeypatch):
     setting = Fix("statement", "torch._dynamo.config.allow_unspec_int_on_nn_module = True")
-    stance = Fix("stance", 'torch.compiler.set_stance("eager_then_compile")')
-    size, number, behind = finding("DX102", MARK, stance), finding("DX101", setting), finding("DX114")
+    size, number, behind = finding("DX102", MARK), finding("DX101", setting), finding("DX114")
     found = {(): (size, number), (MARK,): (behind, number), (setting,): (size,), (setting, MARK): ()}
     monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan, *found[plan.fixes]))
     state = Search(program, Limits(), experiments, result_of(Plan(), size, number))

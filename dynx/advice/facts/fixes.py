@@ -1,7 +1,7 @@
 """Fixes that several advice rules propose to `dynx fix`: edits of the program that may remove a problem.
 
-A fix is a setting of torch, an option (an argument of torch.compile), a mark (a call of `mark_dynamic` on a tensor), a stance
-(`torch.compiler.set_stance`) or a rewrite of a source line. It may not work, so `dynx fix` first runs the program with it.
+A fix is a setting of torch, an option (an argument of torch.compile), a mark (a call of `mark_dynamic` on a tensor) or a
+rewrite of a source line. It may not work, so `dynx fix` first runs the program with it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 
 CONFIG = "torch._dynamo.config"
-STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 _LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
-_BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewrite")  # the smallest change first
+_BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "rewrite")  # the smallest change first
 
 
 def setting(assignment: str, text: str = "{}") -> Alternative:
@@ -119,22 +118,8 @@ def _in_user_code(call: Location | None) -> Location | None:
     return call if call is not None and call.library is None else None
 
 
-def first_call(cause: Cause) -> Iterator[Fix]:
-    """Yield fixes for a function whose first call differs from the later calls: run the first call eagerly.
-
-    One fix does so for every compiled function, another for this function only, if the user's code makes its first call. Yield
-    nothing if the function recompiled more than once: then later calls differ too.
-    """
-    if len(cause.recompiles) != 1:  # more than the first call differs
-        return
-    yield Fix("stance", STANCE)
-    if (line := _in_user_code(cause.first_call)) is not None:
-        yield rewrite("first call", cause.recompiles[0].location, line)
-
-
 def of_value(cause: Cause) -> Iterator[Fix]:
     """Yield the fixes to try for a Python value that changes and is guarded."""
-    yield from first_call(cause)
     if re.match(r"-?\d", cause.first.expected or ""):
         yield from not_static(cause)
         yield Fix("option", "dynamic=True")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynx.advice.facts.fixes import CONFIG, first_call, isolated, mark_of, marks, not_static
+from dynx.advice.facts.fixes import CONFIG, isolated, mark_of, marks, not_static
 from dynx.advice.facts.names import SIZE, spoken
 from dynx.advice.facts.reasons import is_size_in_shape
 from dynx.advice.facts.shared_advice import instances_advice
@@ -42,7 +42,6 @@ def _fixes(cause: Cause) -> Iterator[Fix]:
         yield from marks(cause, own)
     yield from not_static(cause)
     yield Fix("option", "dynamic=True")
-    yield from first_call(cause)
     yield from isolated(cause)
 
 

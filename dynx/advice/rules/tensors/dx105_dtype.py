@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import has_kind
 from dynx.advice.rule import RecompileRule, one_of
@@ -14,5 +13,4 @@ RULE = RecompileRule(
     advice=lambda cause: one_of(
         f"convert {spoken(cause.first.source)} to one dtype before the call", "expect one compilation for each dtype"
     ),
-    fixes=first_call,
 )

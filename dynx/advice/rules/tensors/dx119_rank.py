@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import has_kind
 from dynx.advice.rule import RecompileRule, expected
@@ -16,6 +15,5 @@ RULE = RecompileRule(
         "before the call: reshape it, with mark_dynamic where a size differs; unsqueeze makes a size of 1, which compiles on "
         "its own"
     ),
-    fixes=first_call,
     is_size=True,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.libraries import library_of
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import CONTAINER, has_kind
@@ -49,6 +48,4 @@ def _keys_of_argument(cause: Cause, source: str) -> Advice:
     return one_of(f"pass the values of {source} as a list, which has no keys to guard", same)
 
 
-RULE = RecompileRule(
-    id="DX104", title="a container's length changes", applies=has_kind(*CONTAINER), advice=_advice, fixes=first_call
-)
+RULE = RecompileRule(id="DX104", title="a container's length changes", applies=has_kind(*CONTAINER), advice=_advice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.reasons import MEMBER_OF_ENUM, has_kind
 from dynx.advice.facts.shared_advice import PER_VALUE
 from dynx.advice.rule import Advice, Cause, RecompileRule, expected
@@ -17,6 +16,4 @@ def _advice(cause: Cause) -> Advice:
     return expected("one recompile per object is expected; to avoid it, pass the same object")
 
 
-RULE = RecompileRule(
-    id="DX110", title="an object guarded by identity is replaced", applies=has_kind("object"), advice=_advice, fixes=first_call
-)
+RULE = RecompileRule(id="DX110", title="an object guarded by identity is replaced", applies=has_kind("object"), advice=_advice)

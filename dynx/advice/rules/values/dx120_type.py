@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import has_kind
 from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
@@ -32,4 +31,4 @@ def _advice(cause: Cause) -> Advice:
     return expected(f"one recompile per class is expected; to avoid it, pass objects of one class as {source}")
 
 
-RULE = RecompileRule(id="DX120", title="a value's type changes", applies=has_kind("type"), advice=_advice, fixes=first_call)
+RULE = RecompileRule(id="DX120", title="a value's type changes", applies=has_kind("type"), advice=_advice)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from dynx.advice.facts.fixes import first_call
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import has_kind
 from dynx.advice.rule import Advice, Cause, RecompileRule, one_of
@@ -24,5 +23,4 @@ RULE = RecompileRule(
     title="an attribute is there in some calls only",
     applies=has_kind("attribute"),
     advice=_advice,
-    fixes=first_call,
 )
