@@ -116,7 +116,7 @@ class WhatIfs:
         Several causes may have the same fix under one rule, such as `dynamic=True` for two numbers: it is yielded once.
         """
         name = recompile.location.function
-        own = Run(tuple(record for record in self._records() if _function_of(record) == name))
+        own = Run(tuple(record for record in self._records() if _function_of(record) == name or _frame_of(record) == key))
         earlier: list[Earlier | None] = []
         yielded: list[Variant] = []
         for cause in causes(own):
@@ -167,6 +167,11 @@ def _in_frame(fix: Fix, frame: Frame) -> Fix:
 
 def _seconds_of_tracing(compiled: Compile) -> float:
     return sum(compiled.phases.get(phase, 0.0) for phase in ("trace", "guards")) or compiled.seconds
+
+
+def _frame_of(record: Record) -> _Key | None:
+    generation, compile_id = getattr(record, "generation", None), getattr(record, "id", None)
+    return (generation, compile_id.rpartition("/")[0]) if generation is not None and isinstance(compile_id, str) else None
 
 
 def _function_of(record: Record) -> str | None:

@@ -198,6 +198,25 @@ def test_marks_on_items_of_containers():
     assert (marked.outcome, marked.calls, marked.compiles) == ("removes", 3, 1)
 
 
+class Shifted(nn.Module):
+    def forward(self, x):
+        return x.sin() + 1
+
+
+def test_two_sizes_of_an_argument_of_a_module_are_marked_together():
+    """torch names the module's function otherwise than the code: the second size was not known when the mark was tried."""
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(Shifted(), backend="eager")
+        for size in (3, 4):
+            compiled(ones(size, size + 2))
+    assert {each.fix.code: each.outcome for each in watch.what_ifs} == {
+        "maybe_mark_dynamic(x, 0) and 1 more": "removes",
+        "dynamic=True": "removes",
+    }
+    (finding,) = watch.findings
+    assert finding.advice.startswith("maybe_mark_dynamic(x, 0) with maybe_mark_dynamic(x, 1) before the call (proven: ")
+
+
 def test_an_argument_that_no_trace_can_replace_is_not_proven():
     """A tensor of a subclass may run code of the user when it is copied."""
 
