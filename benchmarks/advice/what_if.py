@@ -17,9 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dynx import Run
+from dynx._rewrites import Files, ways
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program, Result, run
-from dynx.records import WhatIf
+from dynx.records import Finding, GraphBreak, WhatIf
 
 ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT = 600.0  # seconds for a run of a program
@@ -48,8 +49,8 @@ def check(program: Path) -> list[tuple[str, WhatIf, str]]:
     for what_if in found.what_ifs if found is not None else ():
         if not what_if.is_proven:
             checked.append(("not proven", what_if, what_if.reason))
-        elif what_if.fix.kind in ("statement", "option", "mark"):
-            result = run(Program(str(program)), Plan((what_if.fix,)), timeout=_TIMEOUT)
+        elif (plan := plan_of(what_if, program)) is not None:
+            result = run(Program(str(program)), plan, timeout=_TIMEOUT)
             if what_if.graph_break is not None:
                 said, happened = _of_break(what_if, found), _happened_at_break(what_if, found, result)
                 checked.append(("equal" if said == happened else "wrong", what_if, f"said {said}, happened {happened}"))
@@ -61,6 +62,15 @@ def check(program: Path) -> list[tuple[str, WhatIf, str]]:
             verdict = "equal" if no_less or happened == _said(what_if) else "later calls" if later else "wrong"
             checked.append((verdict, what_if, happened))
     return checked
+
+
+def plan_of(what_if: WhatIf, program: Path) -> Plan | None:
+    """Return the change of a program with a fix; None if the fix is none that this script can make."""
+    if what_if.fix.kind in ("statement", "option", "mark"):
+        return Plan((what_if.fix,))
+    finding = Finding(what_if.rule, "", what_if.fix.location or what_if.location, 0.0, "", "")
+    changed = next(ways(Files({}, str(program)), finding, what_if.fix), None)
+    return Plan(sources=changed) if changed is not None else None
 
 
 def _said(what_if: WhatIf) -> str:
@@ -76,16 +86,22 @@ def _happened(result: Result, what_if: WhatIf) -> str:
 
 def _of_break(what_if: WhatIf, before: Run) -> str:
     """Return what was predicted for a graph break: "gone", "stays", "another", "recompiles" or "raises"."""
-    known = what_if.then is not None and what_if.then.cause in {each.cause for each in before.graph_breaks}
+    known = what_if.then is not None and _name(what_if.then) in map(_name, before.graph_breaks)
     if what_if.outcome == "leads to another":
         return "gone" if known else "another"
     return {"removes": "gone", "no effect": "stays"}.get(what_if.outcome, what_if.outcome)
 
 
+def _name(found: GraphBreak) -> tuple[str, str, str]:
+    """Return what is the same for a graph break if a fix adds or removes lines above it."""
+    return found.location.file, found.kind or found.reason, found.code
+
+
 def _happened_at_break(what_if: WhatIf, before: Run, result: Result) -> str:
-    known, causes = ({each.cause for each in found.graph_breaks} for found in (before, result.run))
+    known, causes = ({_name(each) for each in found.graph_breaks} for found in (before, result.run))
+    own = {_name(each) for each in before.graph_breaks if each.cause == what_if.graph_break}
     failed = [each for each in result.run.compiles if each.outcome == "failed"]
-    if what_if.graph_break in causes:
+    if own & causes:
         return "stays"
     if len(failed) > sum(each.outcome == "failed" for each in before.compiles):
         return "raises"

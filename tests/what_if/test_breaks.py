@@ -78,6 +78,20 @@ def test_a_print_that_may_be_reordered_breaks_no_graph(fn):
     assert torch._dynamo.config.reorderable_logging_functions == set()
 
 
+def read_then_printed(x):
+    y = x.sum().item()
+    torch._dynamo.graph_break()
+    print("now")
+    return y
+
+
+def test_a_part_in_which_nothing_is_left_to_compile_breaks_no_graph():
+    """torch skips a resume function without operations."""
+    with Watch(what_if=math.inf) as watch:
+        torch.compile(read_then_printed, backend="eager")(X)
+    assert results(watch)["reorderable_logging_functions.add(print)"] == "removes"
+
+
 def test_a_value_that_is_only_used_can_be_captured():
     watch = tried(read, X)
     assert results(watch) == {"capture_scalar_outputs = True": "removes"}

@@ -24,6 +24,7 @@ from dynx._torch.retracing.quiet import quiet
 from dynx._torch.retracing.state import unchanged_state
 from dynx._torch.retracing.user_code import not_run
 from dynx._torch.tracing.graph_breaks import RawBreak, break_call, read_break
+from dynx._torch.tracing.translator import has_nothing_to_compile
 
 _FIRST = 1_000_000_000  # numbers in names of a trace: larger than those of the program's own compilations
 _CODE = ("__compiled_fn_", "__resume_at_")  # names of what the bytecode of a trace calls, which guards do not read
@@ -117,7 +118,7 @@ def retrace(frame: Frame, variables: Mapping[str, Any]) -> Retraced:
             breaks.clear()
         except Exception as error:  # noqa: BLE001 - whatever the trace raises is the answer to what would happen
             raised = error
-            if is_skip(error):
+            if is_skip(error) and not has_nothing_to_compile(error):
                 breaks.append(read_break("", error))
     return Retraced(guards, raised, tuple(breaks), time.perf_counter() - began)
 
