@@ -85,7 +85,7 @@ def _happened(result: Result, what_if: WhatIf) -> str:
 
 
 def _of_break(what_if: WhatIf, before: Run) -> str:
-    """Return what was predicted for a graph break: "gone", "stays", "another", "recompiles" or "raises"."""
+    """Return what was predicted for a graph break: "gone", "stays", "another" or "raises"."""
     known = what_if.then is not None and _name(what_if.then) in map(_name, before.graph_breaks)
     if what_if.outcome == "leads to another":
         return "gone" if known else "another"
@@ -105,10 +105,7 @@ def _happened_at_break(what_if: WhatIf, before: Run, result: Result) -> str:
         return "stays"
     if len(failed) > sum(each.outcome == "failed" for each in before.compiles):
         return "raises"
-    if causes - known:
-        return "another"
-    grows = what_if.outcome == "recompiles" and compiles_of(result.run, what_if) > compiles_of(before, what_if)
-    return "recompiles" if grows else "gone"
+    return "another" if causes - known else "gone"
 
 
 def main() -> None:

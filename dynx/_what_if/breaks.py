@@ -1,10 +1,10 @@
-"""Try the fixes of a graph break on the call whose trace it ended, and on a later call for which the function recompiles."""
+"""Try the fixes of a graph break on the call whose trace it ended."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from dynx._torch.compilation.frame import is_skip
@@ -12,18 +12,13 @@ from dynx._torch.retracing.retrace import Frame, Retraced, retrace
 from dynx._torch.shapes.profile_copies import in_use, profile_now
 from dynx._trace.compile_scope import CompileKey, graph_break
 from dynx._what_if.budget import Budget
-from dynx._what_if.conditions import requires
 from dynx._what_if.rewritten import rewritten
 from dynx._what_if.setups import Setup, setup_of
-from dynx.advice.facts.names import spoken
-from dynx.advice.findings.described import subject_of
 from dynx.advice.findings.resumed import frame_of
-from dynx.advice.rule import FrameKey
 from dynx.advice.rules import rule_by_reason
 from dynx.records.fix import Fix
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
-from dynx.records.recompile import Recompile
 from dynx.records.what_if import WhatIf, WhatIfOutcome
 
 
@@ -33,7 +28,6 @@ class BreakFixes:
 
     budget: Budget
     _tried: set[Any] = field(default_factory=set)
-    _removed: dict[FrameKey, list[tuple[WhatIf, Setup]]] = field(default_factory=dict)
 
     def tried_on(
         self, frame: Frame, key: CompileKey, location: Location, found: GraphBreak, seconds: float
@@ -55,14 +49,11 @@ class BreakFixes:
             about = (*of_function, location, rule.id, fix)
             if self.budget.allows(seconds, is_free=not tried):
                 setups = self._setups(fix)
-                results = [(each, setup) for setup in setups if (each := self._trace(frame, key, about, setup, found))]
+                results = [each for setup in setups if (each := self._trace(frame, key, about, setup, found))]
                 if not results:
                     continue  # the line cannot be rewritten, or the function was not traced
                 tried += 1
-                what_if, setup = next((each for each in results if each[0].helps), results[0])
-                if what_if.outcome == "removes":
-                    self._removed.setdefault(of_function, []).append((what_if, setup))
-                yield what_if
+                yield next((each for each in results if each.helps), results[0])
             else:
                 reason = "the time for what-ifs was used up"
                 yield WhatIf(*about, "not proven", 1, 0, reason, graph_break=found.cause)
@@ -77,22 +68,6 @@ class BreakFixes:
         codes = list(rewritten(fix))
         self.budget.spent += time.perf_counter() - began
         yield from (Setup(code=code, written=text) for code, text in codes)
-
-    def again(self, frame: Frame, key: CompileKey, recompile: Recompile, conditions: Sequence[str]) -> Iterator[WhatIf]:
-        """Trace a call that recompiles with each fix that removes a graph break; yield those that lead to more recompiles.
-
-        Code that is then part of the graph may require one value of what has become dynamic, such as the length in an RNN.
-        `conditions` are the guards of the new compilation. Each fix is tried on the first such call.
-        """
-        conditions = [spoken(text) for text in conditions]
-        reasons = [each for each in recompile.reasons if not any(requires(text, spoken(each.source)) for text in conditions)]
-        for what_if, setup in self._removed.pop(frame_of(key), []) if reasons else ():
-            result = self._retraced(frame, setup)
-            texts = [spoken(text) for text in result.guards.texts()] if result.guards is not None else []
-            if fixed := next((each for each in reasons if any(requires(text, spoken(each.source)) for text in texts)), None):
-                seconds = what_if.seconds + result.seconds
-                reason = f"it recompiles for each {subject_of(fixed)}"
-                yield replace(what_if, outcome="recompiles", reason=reason, calls=2, compiles=2, seconds=seconds)
 
     def _trace(
         self, frame: Frame, key: CompileKey, about: tuple[int, str, Location, str, Fix], setup: Setup, found: GraphBreak

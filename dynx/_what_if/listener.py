@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dynx._run import Run
 from dynx._torch.cache.guard_failures import holds
 from dynx._torch.retracing.modes import in_modes
-from dynx._torch.retracing.retrace import Frame, texts_of
+from dynx._torch.retracing.retrace import Frame
 from dynx._torch.shapes.profile_copies import copy_of, profile_at_start, profile_now
 from dynx._trace.compile_scope import CompileKey, graph_break
 from dynx._trace.source_names import in_frame
@@ -99,9 +99,6 @@ class WhatIfs:
             for what_if in self._breaks.tried_on(frame, compile_key, compiled.location, found, function.seconds):
                 self._emit(what_if)
         if recompile is not None:
-            if guards is not None:
-                for what_if in self._breaks.again(frame, CompileKey(*compiled.key), recompile, texts_of(guards)):
-                    self._emit(what_if)
             for variant in self._proposed(function, key, frame, recompile):
                 variant.meet(frame, frame.locals)
                 record = self._record(CompileKey(*compiled.key), compiled.location, variant)

@@ -17,7 +17,6 @@ WhatIfOutcome = Literal[
     "no effect",
     "raises",
     "leads to another",  # a graph break that the program does not have without the fix
-    "recompiles",  # a graph break is gone, but then a value causes recompiles that the program does not have without the fix
     "not proven",  # some call was not traced with the fix
 ]
 
@@ -61,8 +60,6 @@ class WhatIf(Record):
             return f"{self.compiles} compile{'s' if self.compiles > 1 else ''}, not {self.calls}"
         if self.outcome == "raises":
             return f"raises {self.reason}"
-        if self.outcome == "recompiles":
-            return f"no graph break, but {self.reason}"
         if self.outcome == "removes":
             return "no graph break"
         if self.outcome == "leads to another" and self.then is not None:

@@ -159,39 +159,6 @@ def test_the_graph_breaks_of_the_run_are_the_same(fn, attribute):
     assert [each.count for each in with_them.graph_breaks] == [each.count for each in without.graph_breaks]
 
 
-class Recurrent(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.rnn = torch.nn.GRU(2, 2, batch_first=True)
-
-    def forward(self, x):
-        y = torch.relu(x.transpose(1, 2)).transpose(1, 2)
-        y, _ = self.rnn(y)
-        return y.mean(1)
-
-
-def test_a_fix_after_which_a_size_is_no_longer_dynamic_is_not_advised():
-    """With `allow_rnn` the length of the sequence is fixed: two compilations for all lengths become one for each."""
-    lengths = (3, 4, 5, 6)
-
-    def compiles(**setting):
-        torch._dynamo.reset()
-        with torch._dynamo.config.patch(**setting), Watch(what_if=math.inf) as watch:
-            compiled = torch.compile(Recurrent(), backend="eager")
-            for length in lengths:
-                compiled(torch.ones(1, length, 2))
-        return watch
-
-    watch = compiles()
-    assert not watch.troubles
-    (tried,) = (each for each in watch.what_ifs if each.rule == "DX218")
-    assert tried.result == "no graph break, but it recompiles for each x.size(1)"
-    (finding,) = (each for each in watch.findings if each.rule == "DX218")
-    assert "allow_rnn" not in finding.advice
-    of_forward = [each for each in watch.recompiles if each.id.startswith("0/")]  # torch 2.15 compiles what follows too
-    assert len(compiles(allow_rnn=True).recompiles) == len(lengths) - 1 > len(of_forward) == 1
-
-
 def test_a_fix_after_which_a_size_stays_dynamic_is_advised():
     with Watch(what_if=math.inf) as watch:
         compiled = torch.compile(read, backend="eager")

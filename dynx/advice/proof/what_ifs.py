@@ -62,7 +62,7 @@ def with_what_ifs(advice: Sequence[Alternative], what_ifs: Sequence[WhatIf]) -> 
     tried stay in the advice, as "not proven".
     """
     advice = [_with_proof(each, what_ifs) for each in advice]
-    refuted = [each.fix for each in what_ifs if each.outcome in ("raises", "no effect", "leads to another", "recompiles")]
+    refuted = [each.fix for each in what_ifs if each.outcome in ("raises", "no effect", "leads to another")]
     best = next((each for each in what_ifs if each.helps), None)
     if best is None:
         return without(advice, refuted) or [Alternative(f"nothing that is known helps; tried in vain: {_in_vain(what_ifs)}")]

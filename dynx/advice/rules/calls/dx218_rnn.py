@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.facts.fixes import CONFIG, setting
 from dynx.advice.rule import BreakRule, one_of
-from dynx.records.fix import Fix
 from dynx.records.graph_break import GraphBreak
 
 
@@ -20,8 +18,6 @@ RULE = BreakRule(
     applies=_applies,
     title_of=lambda graph_break: f"Dynamo does not trace RNN, GRU and LSTM by default{code_of(graph_break)}",
     advice=lambda graph_break: one_of(
-        "call the layer outside the compiled function, which compiles what is before and after it",
-        setting("allow_rnn = True"),
+        "call the layer outside the compiled function, which compiles what is before and after it"
     ),
-    fixes=lambda graph_break: [Fix("statement", f"{CONFIG}.allow_rnn = True")],
 )
