@@ -70,12 +70,9 @@ def _on_number(cause: Cause, source: str) -> Advice:
 
 
 def _on_none(cause: Cause, source: str) -> Advice:
-    if cause.first.holder != "argument":
-        return one_of(
-            f"set {source} before the first call, such as in __init__, to a tensor that does what None does",
-            "expect one recompile",
-        )
-    return one_of(f"pass {source} in every call, such as a tensor that does what None does", "expect one recompile")
+    is_passed = cause.first.holder == "argument"
+    when = f"pass {source} in every call" if is_passed else f"set {source} before the first call, such as in __init__"
+    return one_of(f"{when}: instead of None, a tensor that does the same, such as zeros", "expect one recompile")
 
 
 def _needed(fixed: Specialized, source: str) -> str:

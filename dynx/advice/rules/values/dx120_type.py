@@ -18,7 +18,8 @@ def _advice(cause: Cause) -> Advice:
         return one_of(f"pass {source} as the same type of container on every call")
     if "Parameter'" in types:
         return one_of(
-            f"pass {source} as the same class of tensor on every call: where no gradient is needed, {source}.detach()"
+            f"pass {source} as the same class of tensor on every call: {source}.clone() is a plain tensor, "
+            "and .detach() one without gradient"
         )
     if any(number in types for number in ("'int'", "'float'", "'bool'")):
         return one_of(f"pass {source} as a tensor on every call, or as a number on every call")
