@@ -20,7 +20,7 @@ WRAPPED = "the function behind torch's wrapper"  # source of a guard on a functi
 _POSITIONAL = re.compile(r"^args\[(\d+)\]")
 _KEYWORD = re.compile(r"^kwargs\['(\w+)'\]")
 _CELL = re.compile(r"(?P<function>.+)\.__closure__\[(?P<index>\d+)\]\.cell_contents")
-_STACK = re.compile(r"^___stack\d+\b")
+_STACK = re.compile(r"\b___stack\d+\b")
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 
 
@@ -45,7 +45,11 @@ def in_words_of_the_user(
     reasons = [replace(reason, holder="object") if _is_free(reason, code) else reason for reason in reasons]
     line = resumed_at(code)
     if line is not None:
-        reasons = [replace(reason, source=_of_stack(reason.source, code, line)) for reason in reasons]
+        on_stack = partial(_STACK.sub, lambda match: _of_stack(match[0], code, line))
+        reasons = [
+            replace(reason, source=on_stack(reason.source), expected=reason.expected and on_stack(reason.expected))
+            for reason in reasons
+        ]
     return [replace(reason, source=_of_closure(reason.source, locals, globals)) for reason in reasons]
 
 
@@ -83,20 +87,17 @@ def _is_free(reason: Reason, code: CodeType) -> bool:
     return reason.holder == "argument" and re.split(r"\W", reason.source, maxsplit=1)[0] in code.co_freevars
 
 
-def _of_stack(source: str, code: CodeType, line: int) -> str:
+def _of_stack(name: str, code: CodeType, line: int) -> str:
     """Name a value that was on Python's stack at a graph break: by the variable that it is assigned to, or by its line.
 
     If `start = time.time()` broke the graph, and its result is the only value on the stack, the name is `start`.
     """
-    match = _STACK.match(source)
-    if match is None:
-        return source
-    on_stack = [name for name in code.co_varnames[: code.co_argcount] if _STACK.match(name)]
+    on_stack = [each for each in code.co_varnames[: code.co_argcount] if _STACK.match(each)]
     statement = code_at(Location(code.co_filename, line, code.co_name))
     assigned = _ASSIGNED.match(statement)
-    if assigned is not None and on_stack == [match[0]] and statement.endswith(")"):
-        return f"{assigned['name']}{source[match.end() :]}"
-    return f"<value of line {line}>{source[match.end() :]}"
+    if assigned is not None and on_stack == [name] and statement.endswith(")"):
+        return assigned["name"]
+    return f"<value of line {line}>"
 
 
 def _parameters(function: Any) -> tuple[str, ...]:

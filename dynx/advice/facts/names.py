@@ -14,6 +14,7 @@ _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
 _STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
 _AS_TENSOR = re.compile(r"___(?:from_numpy|as_tensor)\(([^()]*)\)")
 ITEM = ".item()"  # ends the source of a Python number that was read from a 0-dim tensor
+UNNAMED = re.compile(r"<value of line (?P<line>\d+)>")  # on Python's stack at a graph break: no variable holds it
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dynx.advice.facts import fixes, libraries
-from dynx.advice.facts.names import spoken
+from dynx.advice.facts.names import UNNAMED, spoken
 from dynx.advice.facts.reasons import is_counted, is_result
 from dynx.advice.findings.described import changes, evidence, subject_of, value_of
 from dynx.advice.findings.roots import OfCauses
@@ -79,7 +79,13 @@ def main_cause(causes: Sequence[Cause]) -> Cause:
 
 def advice_on(cause: Cause) -> Advice:
     """Return the advice for a cause, from `facts/libraries.py` if it has advice on the changed value, else from the rule."""
-    return libraries.advice_on_value(cause.first) or cause.rule.advice(cause)
+    advice = libraries.advice_on_value(cause.first) or cause.rule.advice(cause)
+    nameless = UNNAMED.search(spoken(cause.first.source))
+    if nameless is None or not any(nameless[0] in each.text for each in advice.alternatives):
+        return advice
+    named = [each for each in advice.alternatives if nameless[0] not in each.text]
+    first = Alternative(f"remove the graph break at line {nameless['line']}: this value is then inside one graph")
+    return advice._replace(alternatives=(first, *named))
 
 
 def _for_parts(advice: Sequence[Alternative], causes: Sequence[Cause]) -> Sequence[Alternative]:
