@@ -1,6 +1,6 @@
 """What dynx predicts that a fix would do, and what it does: each program is run, and run again with each fix that was tried.
 
-    python benchmarks/advice/what_if.py [program.py …]
+    python benchmarks/advice/what_if.py [--jobs 2] [program.py …]
 
 Without arguments, all labelled programs and the programs of the tests are run. A prediction is right if the function is
 compiled as often as predicted, or raises as predicted, or if a graph break is gone, stays or leads to another as predicted.
@@ -9,6 +9,7 @@ compiled as often as predicted, or raises as predicted, or if a graph break is g
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -117,11 +118,15 @@ def _happened_at_break(what_if: WhatIf, before: Run, result: Result) -> str:
 
 def main() -> None:
     """Print each prediction that is wrong, and the totals."""
-    programs = [Path(each).resolve() for each in sys.argv[1:]]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("programs", nargs="*", type=Path)
+    options = parser.parse_args()
+    programs = [each.resolve() for each in options.programs]
     if not programs:
         programs = [*sorted(Path(__file__).parent.glob("programs/*.py")), *sorted((ROOT / "tests/programs").glob("*/*.py"))]
     total: Counter[str] = Counter()
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         for program, checked in zip(programs, pool.map(check, programs), strict=True):
             for verdict, what_if, happened in checked:
                 total[verdict] += 1

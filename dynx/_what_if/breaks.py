@@ -21,6 +21,8 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.what_if import WhatIf, WhatIfOutcome
 
+_FREE = 3  # fixes of a graph break that the budget always allows, until one helps
+
 
 @dataclass
 class BreakFixes:
@@ -40,20 +42,21 @@ class BreakFixes:
         if rule is None:
             return
         of_function = frame_of(key)
-        tried = 0
+        free = _FREE
         for fix in rule.fixes(found):
             name = of_function, found.cause, fix
             if name in self._tried or (fix.kind != "rewrite" and setup_of(fix) is None):
                 continue
             self._tried.add(name)
             about = (*of_function, location, rule.id, fix)
-            if self.budget.allows(seconds, is_free=not tried):
+            if self.budget.allows(seconds, is_free=free > 0):
                 setups = self._setups(fix)
                 results = [each for setup in setups if (each := self._trace(frame, key, about, setup, found))]
                 if not results:
                     continue  # the line cannot be rewritten, or the function was not traced
-                tried += 1
-                yield next((each for each in results if each.helps), results[0])
+                best = next((each for each in results if each.helps), results[0])
+                free = 0 if best.helps else free - 1
+                yield best
             else:
                 reason = "the time for what-ifs was used up"
                 yield WhatIf(*about, "not proven", 1, 0, reason, graph_break=found.cause)

@@ -26,15 +26,15 @@ Rewrite = Literal[
 
 # texts for the user; `dynx.fix` selects by the name of the rewrite, not by its text
 TEXTS: Mapping[Rewrite, str] = {
-    "where": "{code} instead of if",
-    "assert": "{code} instead of if: raises RuntimeError",
+    "where": "torch.where instead of if",
+    "assert": "torch._assert_async instead of if: raises RuntimeError",
     "eager only": "only in eager code: compiled code no longer logs",
     "index": "index with a tensor of one element",
     "tensor argument": "pass a tensor",
     "tensor attribute": "a tensor as {attribute}",
 }
 _LONGEST_CODE = 120
-_CODE: Mapping[Rewrite, str] = {"where": "torch.where", "assert": "torch._assert_async"}
+_WITH_CODE: Mapping[Rewrite, str] = {"where": "write {code}", "assert": "write {code}, which raises RuntimeError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Fix(Record):
 
     def written_as(self, code: str) -> str:
         """Return the text for the user with `code`, the new code of the line, if there is room for it."""
-        if self.rewrite is None or self.rewrite not in _CODE or not 0 < len(code) <= _LONGEST_CODE:
+        if self.rewrite is None or self.rewrite not in _WITH_CODE or not 0 < len(code) <= _LONGEST_CODE:
             return self.code
-        return TEXTS[self.rewrite].format(code=code)
+        return _WITH_CODE[self.rewrite].format(code=code)
 
 
 def rewrite(
@@ -82,5 +82,5 @@ def rewrite(
     attribute: str = "",
 ) -> Fix:
     """Return a fix that rewrites a line of the program; the arguments are fields of `Fix`."""
-    text = TEXTS[how].format(attribute=attribute, code=_CODE.get(how))
+    text = TEXTS[how].format(attribute=attribute)
     return Fix("rewrite", text, location, called_from, marks, rewrite=how, attribute=attribute)
