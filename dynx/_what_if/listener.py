@@ -99,8 +99,13 @@ class WhatIfs:
             for what_if in self._breaks.tried_on(frame, compile_key, compiled.location, found, function.seconds):
                 self._emit(what_if)
         if recompile is not None:
+            proposed = []
             for variant in self._proposed(function, key, frame, recompile):
                 variant.meet(frame, frame.locals)
+                proposed.append(variant)
+            for variant in function.variants.values():
+                if variant not in proposed and variant.is_open:  # another fix took its place, such as one with two marks
+                    variant.unknown = "later calls were not traced with it"
                 record = self._record(CompileKey(*compiled.key), compiled.location, variant)
                 if record != function.said.get(variant.key):
                     function.said[variant.key] = record

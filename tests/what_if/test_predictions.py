@@ -217,6 +217,17 @@ def test_two_sizes_of_an_argument_of_a_module_are_marked_together():
     assert finding.advice.startswith("maybe_mark_dynamic(x, 0) with maybe_mark_dynamic(x, 1) before the call (proven: ")
 
 
+def test_what_is_known_of_a_fix_that_another_replaced_is_not_proven():
+    """The second size changes in the third call: one mark is no longer enough, and later calls are not traced with it."""
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(Shifted(), backend="eager")
+        for shape in ((3, 4), (5, 4), (5, 6)):
+            compiled(ones(*shape))
+    known = {each.fix.code: (each.outcome, each.calls, each.compiles) for each in watch.what_ifs}
+    assert known["maybe_mark_dynamic(x, 0) and 1 more"] == ("removes", 3, 1)
+    assert known["mark_dynamic(x, 0)"][0] == known["maybe_mark_dynamic(x, 0)"][0] == "not proven"
+
+
 def test_an_argument_that_no_trace_can_replace_is_not_proven():
     """A tensor of a subclass may run code of the user when it is copied."""
 
