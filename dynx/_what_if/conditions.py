@@ -13,4 +13,8 @@ def requires(guard: str, source: str) -> bool:
         sizes = re.match(rf"check_tensor\({re.escape(match['tensor'])}, .* size=\[(.*?)\]", guard)
         dims = sizes[1].split(", ") if sizes is not None else []
         return int(match["dim"]) < len(dims) and dims[int(match["dim"])] != "None"
-    return guard.startswith(f"{source} == ") or f"_obj_id({source}, " in guard
+    condition, _, value = guard.partition(" == ")
+    is_itself = value.startswith(
+        f"{source}.item()"
+    )  # torch 2.11 for a dynamic float: `x.scale == ___as_tensor(x.scale).item()`
+    return (condition == source and not is_itself) or f"_obj_id({source}, " in guard

@@ -217,6 +217,24 @@ def test_two_sizes_of_an_argument_of_a_module_are_marked_together():
     assert finding.advice.startswith("maybe_mark_dynamic(x, 0) with maybe_mark_dynamic(x, 1) before the call (proven: ")
 
 
+class Scaler:
+    factor = 2.0
+
+    def scale(self, x):
+        return x * self.factor
+
+
+def test_a_float_of_an_object_is_dynamic_though_its_first_value_is_gone():
+    """A dynamic float has a guard in torch 2.11 that compares it with itself."""
+    scaler = Scaler()
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(scaler.scale, backend="eager")
+        for scaler.factor in (1024.0, 512.0, 256.0):
+            compiled(ones(3))
+    (dynamic,) = (each for each in watch.what_ifs if each.fix.code == "dynamic=True")
+    assert (dynamic.outcome, dynamic.calls, dynamic.compiles) == ("removes", 2, 1)
+
+
 def test_what_is_known_of_a_fix_that_another_replaced_is_not_proven():
     """The second size changes in the third call: one mark is no longer enough, and later calls are not traced with it."""
     with Watch(what_if=math.inf) as watch:
