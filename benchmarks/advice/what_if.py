@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from dynx import Run
@@ -126,15 +127,18 @@ def main() -> None:
     if not programs:
         programs = [*sorted(Path(__file__).parent.glob("programs/*.py")), *sorted((ROOT / "tests/programs").glob("*/*.py"))]
     total: Counter[str] = Counter()
-    with ThreadPoolExecutor(options.jobs) as pool:
+    pool = ThreadPoolExecutor(options.jobs)
+    with suppress(KeyboardInterrupt):  # then print what was compared
         for program, checked in zip(programs, pool.map(check, programs), strict=True):
+            total["programs"] += 1
             for verdict, what_if, happened in checked:
                 total[verdict] += 1
                 if verdict != "equal":
                     what = f"{what_if.rule} {what_if.fix.code} {what_if.location.function}"
                     said = f"{_said(what_if)} of {what_if.calls}"
                     print(f"{program.name}: {what}: {verdict}: {said}: {happened}", flush=True)
-    print(dict(total))
+    print(dict(total), flush=True)
+    pool.shutdown(wait=False, cancel_futures=True)
 
 
 if __name__ == "__main__":
