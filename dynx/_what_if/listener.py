@@ -104,7 +104,8 @@ class WhatIfs:
                 variant.meet(frame, frame.locals)
                 proposed.append(variant)
             for variant in function.variants.values():
-                if variant not in proposed and variant.is_open:  # another fix took its place, such as one with two marks
+                is_superseded = variant not in proposed and variant.raised is None and not variant.unknown
+                if is_superseded:  # by another fix, such as one with two marks
                     variant.unknown = "later calls were not traced with it"
                 record = self._record(CompileKey(*compiled.key), compiled.location, variant)
                 if record != function.said.get(variant.key):
@@ -131,6 +132,8 @@ class WhatIfs:
             for fix, setup in fixes:
                 known = function.variants.get(VariantKey(cause.rule.id, fix))
                 if known is not None and known in yielded:
+                    continue
+                if known is None and _is_weaker(fix, yielded):
                     continue
                 if known is None:
                     profile = profile_at_start() if function.profile is None else copy_of(function.profile)
@@ -159,6 +162,12 @@ class WhatIfs:
             outcome = "removes" if variant.compiles == 1 else "fewer" if variant.compiles < variant.calls else "no effect"
         about = (*frame_of(key), location, variant.rule, variant.fix)
         return WhatIf(*about, outcome, variant.calls, variant.compiles, reason, variant.seconds, None, then)
+
+
+def _is_weaker(fix: Fix, tried: Sequence[Variant]) -> bool:
+    """Return whether a fix is a mark that torch may ignore, while the same mark that it has to respect needs one compilation."""
+    strict = [each for each in tried if each.fix.kind == "mark" and each.fix.may_fail and each.fix.marks == fix.marks]
+    return fix.kind == "mark" and not fix.may_fail and any(each.raised is None and each.compiles == 1 for each in strict)
 
 
 def _in_frame(fix: Fix, frame: Frame) -> Fix:
