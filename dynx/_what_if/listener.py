@@ -165,7 +165,7 @@ class WhatIfs:
 
 
 def _is_weaker(fix: Fix, tried: Sequence[Variant]) -> bool:
-    """Return whether a fix is a mark that torch may ignore, while the same mark that it has to respect needs one compilation."""
+    """Return whether a fix is a mark that torch may ignore, while the mark that it has to respect needs one compilation."""
     strict = [each for each in tried if each.fix.kind == "mark" and each.fix.may_fail and each.fix.marks == fix.marks]
     return fix.kind == "mark" and not fix.may_fail and any(each.raised is None and each.compiles == 1 for each in strict)
 
