@@ -75,12 +75,7 @@ class Guards:
 
     def texts(self) -> tuple[str, ...]:
         """Return the conditions as torch words them: `L['n'] == 3`."""
-        return texts_of(self._guards)
-
-
-def texts_of(guards: Any) -> tuple[str, ...]:
-    """Return the conditions of guards, the `GuardManagerWrapper` of a cache entry, as torch words them."""
-    return tuple(text for node in tree_of(guards).walk() for guard in node.guards for text in guard.texts)
+        return tuple(text for node in tree_of(self._guards).walk() for guard in node.guards for text in guard.texts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
