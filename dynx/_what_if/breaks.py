@@ -91,13 +91,9 @@ class BreakFixes:
         elif then is not None:
             outcome = "leads to another"
         is_of_line = then is not None and then.cause[:2] == found.cause[:2]
-        if setup.code is not None and (
-            outcome in ("no effect", "raises") or is_of_line
-        ):  # the user may write it in another way
-            outcome, reason = (
-                "not proven",
-                f"as dynx fix writes it, it {f'raises {reason}' if reason else 'breaks the graph too'}",
-            )
+        if setup.code is not None and (outcome in ("no effect", "raises") or is_of_line):
+            happens = f"raises {reason}" if reason else "breaks the graph too"
+            outcome, reason = "not proven", f"as dynx fix writes it, it {happens}"  # the user may write it in another way
         return WhatIf(*about, outcome, 1, 1, reason, result.seconds, found.cause, then, setup.written)
 
     def _retraced(self, frame: Frame, setup: Setup) -> Retraced:

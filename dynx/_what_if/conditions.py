@@ -14,7 +14,6 @@ def requires(guard: str, source: str) -> bool:
         dims = sizes[1].split(", ") if sizes is not None else []
         return int(match["dim"]) < len(dims) and dims[int(match["dim"])] != "None"
     condition, _, value = guard.partition(" == ")
-    is_itself = value.startswith(
-        f"{source}.item()"
-    )  # torch 2.11 for a dynamic float: `x.scale == ___as_tensor(x.scale).item()`
+    # torch 2.11 has the guard `x.scale == ___as_tensor(x.scale).item()` for a dynamic float
+    is_itself = value.startswith(f"{source}.item()")
     return (condition == source and not is_itself) or f"_obj_id({source}, " in guard

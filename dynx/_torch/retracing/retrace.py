@@ -97,7 +97,7 @@ def retrace(frame: Frame, variables: Mapping[str, Any]) -> Retraced:
     Nothing of the frame is run, and the state of torch is the same afterwards, except for its profile of dynamic sizes (PGO),
     which `shapes.profile_copies` replaces.
     """
-    require("compile_frame", "metrics_context", "timed", "compile_lock", "state_at_start")
+    require("compile_frame", "metrics_context", "timed", "compile_lock", "state_at_start", "state_of_trace")
     from torch._dynamo import convert_frame
 
     began = time.perf_counter()
