@@ -15,6 +15,7 @@ from dynx.records.trial import Events, Outcome, Trial
 
 # limits for the ratio of compile times if only recompiles become fewer: this more for each recompile after the first
 _MORE, _MOST = 0.1, 2.0
+_NOISE = 0.5  # seconds by which compile times of two runs of a program differ without a change on a busy machine
 
 
 class FindingKey(NamedTuple):
@@ -86,7 +87,7 @@ def _outcome(
     if helped is None:
         return "no effect", change, None
     most = min(1.0 + _MORE * max(old.recompiles - new.recompiles - 1, 0), _MOST)
-    if new.seconds > most * old.seconds and new.counts[1:] == old.counts[1:]:
+    if new.seconds > most * old.seconds + _NOISE and new.counts[1:] == old.counts[1:]:
         return "costs more", f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s", None
     differs = output_difference(before, after, comparison)
     if differs is not None:
