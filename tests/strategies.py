@@ -38,6 +38,7 @@ from dynx.records import (
     ProfileMiss,
     Reason,
     Recompile,
+    Repeated,
     SavedGraph,
     SavedTensor,
     Skip,
@@ -85,6 +86,7 @@ compiles = st.builds(
     st.lists(attempts, max_size=3).map(tuple),
     st.dictionaries(st.sampled_from(["trace", "guards"]), seconds),
     st.none() | counts,
+    repeated=st.none() | st.builds(Repeated, texts, texts, counts, seconds, st.lists(texts, max_size=3).map(tuple)),
 )
 recompiles = st.builds(Recompile, counts, ids, locations(), st.lists(reasons, max_size=3).map(tuple), seconds)
 breaks = st.builds(

@@ -36,15 +36,15 @@ EXPORTED = {
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash WarmStart cachediff record stable_closure_hash "
     "warm_start",
     "dynx.records": """
-        AddressChange Alternative Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey CacheReport
-        CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats Diff
-        DynamicSize DynamicSizes EagerTime Effect Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
+        AddressChange Alternative Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey
+        CacheReport CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats
+        Diff DynamicSize DynamicSizes EagerTime Effect Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
         FrameProfile FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
         GuardCosts GuardInfo GuardNode GuardSetting IsaCheck KeySettings Leak LineCost Location Logged Mark Modified Mutation
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
-        Reason Recompile Record RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
-        SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
-        TriedRule Trouble Verdict WhatIf
+        Reason Recompile Record Repeated RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown
+        Skip Skipped SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
+        Trial TriedRule Trouble Verdict WhatIf
     """,
     "dynx.fix": "FixReport Limits Program Tolerance apply run",
     "dynx.report": """

@@ -244,7 +244,7 @@ def test_watch_records_the_compile_phases_and_caches_of_inductor():
     (compile,) = w.compiles
     assert compile.backend == "inductor"
     assert compile.phases["backend"] > 0
-    assert set(compile.phases) == {"trace", "aot", "backend", "kernels", "guards"}
+    assert set(compile.phases) == {"trace", "aot", "backend", "autotuning", "kernels", "guards"}
     assert sum(compile.phases.values()) == pytest.approx(compile.seconds)
     assert {event.cache for event in w.caches} <= {"fx_graph", "aot_autograd"}
     assert w.caches

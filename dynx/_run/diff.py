@@ -162,7 +162,7 @@ def _totals(run: RunRecords) -> Mapping[str, tuple[float, Unit, bool]]:
 def _phases(run: RunRecords) -> dict[str, float]:
     """Return the seconds of each compile phase. Backward graphs, whose phases torch does not report, count as one phase."""
     names = {"trace": "Dynamo", "aot": "AOTAutograd", "backend": "the backend", "guards": "guards"}
-    names["kernels"] = "C++ and Triton compilers"
+    names |= {"autotuning": "autotuning", "kernels": "C++ and Triton compilers"}
     seconds = {text: sum(compile.phases.get(name, 0.0) for compile in run.compiles) for name, text in names.items()}
     return seconds | {"backward graphs": sum(backward.seconds for backward in run.backwards)}
 

@@ -78,6 +78,12 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         purpose="the time of inductor's tests of CPU instructions",
     ),
     HookPoint(
+        "backend",
+        "torch._dynamo.output_graph:OutputGraph.call_user_compiler",
+        ("self", "gm"),
+        purpose="equal modules in a graph; timeline: the time of the backend",
+    ),
+    HookPoint(
         "dynamic_update",
         "torch._dynamo.pgo:update_automatic_dynamic",
         ("tx", "name", "entry"),
@@ -217,12 +223,6 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.step",
         ("self",),
         purpose="post-mortem, timeline and debugger: every instruction",
-    ),
-    HookPoint(
-        "backend",
-        "torch._dynamo.output_graph:OutputGraph.call_user_compiler",
-        ("self", "gm"),
-        purpose="timeline: the time of the backend",
     ),
     HookPoint(
         "donated_buffers",

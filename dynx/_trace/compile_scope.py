@@ -28,9 +28,11 @@ from dynx._torch.shapes.known_sizes import RawKnown
 from dynx._torch.side_effects.frame_effects import RawFrameEffects, frames_of
 from dynx._torch.tracing.attempt import specialized_sources, stack_of_failure
 from dynx._torch.tracing.graph_breaks import RawBreak, read_break
+from dynx._torch.tracing.repeated import RawRepeated
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
 from dynx._trace.effect_records import frame_record
 from dynx._trace.guards.requests import Requests
+from dynx._trace.repeated import repeated_record
 from dynx.records import (
     Attempt,
     BecameDynamic,
@@ -82,6 +84,7 @@ class Scope:
     warnings: list[TorchWarning] = field(default_factory=list)
     further: list[Record] = field(default_factory=list)  # of other features, such as saved tensors
     effects: tuple[RawFrameEffects, ...] = ()  # of the attempt that was committed
+    repeated: RawRepeated | None = None  # of the graph that was compiled
     failed_at: Location | None = None  # the line of a failure, if torch names it
     nested_seconds: float = 0.0  # of compilations started by this compilation, which have their own records
     elapsed: float = 0.0
@@ -197,6 +200,7 @@ class Scope:
                 code_at(self.failed_at or at_break),
                 automatic_dynamic=self.call.automatic_dynamic,
                 of_dynx=getattr(self.call.cache_key, "of_dynx", False),
+                repeated=repeated_record(self.repeated, self.requests.by_name(), self.call) if self.repeated else None,
             )
         )
         self.call = replace(self.call, locals={}, globals={})  # a reference to the scope must not keep the program's data alive

@@ -20,6 +20,7 @@ WRAPPED = "the function behind torch's wrapper"  # source of a guard on a functi
 _POSITIONAL = re.compile(r"^args\[(\d+)\]")
 _KEYWORD = re.compile(r"^kwargs\['(\w+)'\]")
 _CELL = re.compile(r"(?P<function>.+)\.__closure__\[(?P<index>\d+)\]\.cell_contents")
+_ITEM_OF_DICT = re.compile(r"dict\.__getitem__\((?P<dict>[\w.\[\]']+), list\(dict\.keys\((?P=dict)\)\)\[(?P<index>\d+)\]\)")
 _STACK = re.compile(r"\b___stack\d+\b")
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 
@@ -50,7 +51,8 @@ def in_words_of_the_user(
             replace(reason, source=on_stack(reason.source), expected=reason.expected and on_stack(reason.expected))
             for reason in reasons
         ]
-    return [replace(reason, source=_of_closure(reason.source, locals, globals)) for reason in reasons]
+    reasons = [replace(reason, source=_of_closure(reason.source, locals, globals)) for reason in reasons]
+    return [replace(reason, source=_with_keys(reason.source, locals, globals)) for reason in reasons]
 
 
 def in_frame(source: str, code: CodeType, locals: Mapping[str, Any]) -> str:
@@ -98,6 +100,17 @@ def _of_stack(name: str, code: CodeType, line: int) -> str:
     if assigned is not None and on_stack == [name] and statement.endswith(")"):
         return assigned["name"]
     return f"<value of line {line}>"
+
+
+def _with_keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str:
+    """Write an item of a dict with its key: `c['a']` for `dict.__getitem__(c, list(dict.keys(c))[0])`."""
+
+    def named(match: re.Match[str]) -> str:
+        texts = safe_read.key_texts(match["dict"], locals, globals)
+        index = int(match["index"])
+        return f"{match['dict']}[{texts[index]}]" if texts is not None and index < len(texts) else match[0]
+
+    return _ITEM_OF_DICT.sub(named, source)
 
 
 def _parameters(function: Any) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from dynx._torch.retracing.retrace import frame_of
 from dynx._torch.shapes.known_sizes import known_sizes, other_closure
 from dynx._torch.side_effects.observers import OBSERVERS
 from dynx._torch.tracing.graph_breaks import break_call, read_break
+from dynx._torch.tracing.repeated import repeated_modules
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.best_entry import best_first
 from dynx._trace.cache_keys import CompiledKeys
@@ -317,6 +318,11 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
     return after
 
 
+def _on_backend(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    if (scope := _scope()) is not None:
+        scope.repeated = repeated_modules(args[1] if len(args) > 1 else kwargs["gm"])
+
+
 def _on_isa_check(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> After:
     instructions, began = str(args[0]), time.perf_counter()
 
@@ -336,6 +342,7 @@ SUBSCRIBERS: dict[str, Before] = {
     "guard_added": _on_guard_added,
     "event": _on_event,
     "isa_check": _on_isa_check,
+    "backend": _on_backend,
     "dynamic_update": _on_dynamic_update,
     "backward_start": _on_backward_start,
     "backward_end": _on_backward_end,

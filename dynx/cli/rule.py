@@ -17,6 +17,7 @@ FAMILIES = {
     "DX6": "CUDA graphs",
     "DX7": "Saved tensors",
     "DX8": "Side effects",
+    "DX9": "Compile time",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 from dynx.records.check import CheckReport, Diff, Leak
-from dynx.records.compile import Attempt, Backward, Compile, CompileUse, GaveUp, Skipped
+from dynx.records.compile import Attempt, Backward, Compile, CompileUse, GaveUp, Repeated, Skipped
 from dynx.records.comptime import BreakState, FrameState, LineCost, Logged, TracedCompile, TracedGuard, TraceState
 from dynx.records.cudagraphs import (
     AddressChange,
@@ -125,6 +125,7 @@ __all__ = [
     "Reason",
     "Recompile",
     "Record",
+    "Repeated",
     "RunDiff",
     "RunRecords",
     "RunTotal",

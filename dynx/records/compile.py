@@ -24,13 +24,27 @@ class Attempt(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated(Record):
+    """Modules of one list that do the same in a graph: the same operations on values of the same shapes.
+
+    If they differ in values that torch guards, such as a number of the layer, one compilation does not serve all of them.
+    """
+
+    source: str  # of the list: "self.layers"
+    type_name: str  # class of the modules
+    count: int
+    share: float  # of the graph's operations
+    differ: tuple[str, ...] = ()  # names of guarded values: "attention.layer_idx"
+
+
+@dataclass(frozen=True, slots=True)
 class Compile(OfCompile, Record):
     """One compilation of a frame, from the call that triggered it to its end.
 
-    `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend, kernels (in which inductor waits for the
-    compilers of C++ and Triton code) and guards. `nodes` counts the operations in the graph, `guards` the guards that Dynamo
-    requested. Compile ids repeat after `torch._dynamo.reset()`; `generation` counts these resets, so (`generation`, `id`) is
-    the key of a compilation.
+    `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend, autotuning (in which inductor times
+    variants of an operator), kernels (in which it waits for the compilers of C++ and Triton code) and guards. `nodes` counts
+    the operations in the graph, `guards` the guards that Dynamo requested. Compile ids repeat after `torch._dynamo.reset()`;
+    `generation` counts these resets, so (`generation`, `id`) is the key of a compilation.
     """
 
     generation: int
@@ -51,6 +65,7 @@ class Compile(OfCompile, Record):
     code: str = ""  # the source line at `failed_at`, or of the graph break that a resume function continues after
     automatic_dynamic: bool = True  # whether sizes that change become dynamic: not with `dynamic=False`
     of_dynx: bool = False  # compiled by a function of dynx, such as `dynx.check`, apart from the program's own code
+    repeated: Repeated | None = None
 
     @property
     def is_recompile(self) -> bool:
@@ -59,8 +74,8 @@ class Compile(OfCompile, Record):
 
     @property
     def backend_seconds(self) -> float:
-        """The seconds of the backend, with the compilers that it waits for."""
-        return self.phases.get("backend", 0.0) + self.phases.get("kernels", 0.0)
+        """The seconds of the backend, with autotuning and the compilers that it waits for."""
+        return sum(self.phases.get(name, 0.0) for name in ("backend", "autotuning", "kernels"))
 
 
 @dataclass(frozen=True, slots=True)

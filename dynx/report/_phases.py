@@ -9,7 +9,7 @@ from dynx.records import Backward, Compile, RunRecords
 from dynx.report import _words as words
 
 # a backend is shown under its own name
-_NAMES = {"trace": "Dynamo", "aot": "AOTAutograd", "kernels": "C++ and Triton compilers", "guards": "guards"}
+_NAMES = {"trace": "Dynamo", "aot": "AOTAutograd", "autotuning": "autotuning", "kernels": "C++ and Triton compilers"}
 _CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
 _PLURALS = {"hit": "hits", "miss": "misses", "bypass": "bypasses"}
 _CHECKS_LEAST = 0.1  # share of the compile time from which tests of CPU instructions are shown: they are a part of a phase
@@ -34,7 +34,7 @@ def by_phase(run: RunRecords) -> tuple[Share, ...]:
     """
     total: dict[str, float] = {"Dynamo": 0.0, "AOTAutograd": 0.0}
     for compile in run.compiles:
-        for phase in ("trace", "aot", "backend", "kernels"):
+        for phase in ("trace", "aot", "backend", "autotuning", "kernels"):
             name = _NAMES.get(phase) or _backend(compile)
             total[name] = total.get(name, 0.0) + compile.phases.get(phase, 0.0)
     total["guards"] = sum(compile.phases.get("guards", 0.0) for compile in run.compiles)

@@ -257,10 +257,18 @@ def _skipped(run: RunRecords) -> Iterator[_Entry]:
         yield _Entry(f"{len(group)}x", Text(reason), Text(", ".join(files), style="cyan"))
 
 
-_PHASES = {"trace": "Dynamo", "aot": "AOT", "backend": "backend", "kernels": "kernels", "guards": "guards"}  # names of columns
+# names of columns
+_PHASES = {
+    "trace": "Dynamo",
+    "aot": "AOT",
+    "backend": "backend",
+    "autotuning": "autotuning",
+    "kernels": "kernels",
+    "guards": "guards",
+}
 
 
 def _phases(run: RunRecords) -> tuple[str, ...]:
-    """Return the compile phases (trace, aot, backend, kernels, guards) that took at least 1 ms in some compilation."""
+    """Return the compile phases that took at least 1 ms in some compilation."""
     used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
     return tuple(name for name in _PHASES if name in used)

@@ -12,6 +12,7 @@ _AOT = "create_aot_dispatcher_function"
 _GUARDS = "build_guards"
 _INNER = "compile_fx_inner"  # inductor's own work, inside AOTAutograd
 _KERNELS = "async_compile.wait"  # inductor waits for compilers of C++ and Triton, in other processes
+_AUTOTUNING = ("_template_autotuning", "_template_precompiling")  # ends of keys: inductor compiles and times variants of an op
 
 
 class PhaseClock:
@@ -20,10 +21,10 @@ class PhaseClock:
     __slots__ = ("_start",)
 
     def __init__(self) -> None:
-        self._start = {key: len(_times().get(key, ())) for key in (_COMPILER, _AOT, _GUARDS, _INNER, _KERNELS)}
+        self._start = {key: len(times) for key, times in tuple(_times().items())}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
-        """Split the duration of a compilation (`seconds`) into the phases trace, aot, backend, kernels and guards, in seconds.
+        """Split the duration of a compilation (`seconds`) into the phases trace, aot, backend, autotuning, kernels and guards.
 
         `nested` is the time of other compilations that ran within the backend, which torch's timers count twice.
         """
@@ -31,12 +32,15 @@ class PhaseClock:
         compiler = min(max(0.0, self._grown(_COMPILER) - nested), seconds - guards)
         aot = min(max(0.0, self._grown(_AOT) - self._grown(_INNER)), compiler)
         kernels = min(self._grown(_KERNELS), compiler - aot)
-        trace, backend = seconds - compiler - guards, compiler - aot - kernels
-        return {"trace": trace, "aot": aot, "backend": backend, "kernels": kernels, "guards": guards}
+        tuned = sum(self._grown(key) for key in tuple(_times()) if key.endswith(_AUTOTUNING))
+        autotuning = min(tuned, compiler - aot - kernels)
+        trace, backend = seconds - compiler - guards, compiler - aot - kernels - autotuning
+        of_backend = {"backend": backend, "autotuning": autotuning, "kernels": kernels}
+        return {"trace": trace, "aot": aot, **of_backend, "guards": guards}
 
     def _grown(self, key: str) -> float:
         times = _times().get(key, ())
-        start = self._start[key]
+        start = self._start.get(key, 0)
         return sum(times[start:]) if len(times) >= start else sum(times)  # torch._dynamo.reset() emptied the list in between
 
 

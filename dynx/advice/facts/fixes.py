@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from dynx.advice.facts.line_uses import is_looked_up
 from dynx.advice.facts.names import ITEM, SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.records.compile import GaveUp
@@ -123,7 +124,8 @@ def of_value(cause: Cause) -> Iterator[Fix]:
     if re.match(r"-?\d", cause.first.expected or ""):
         yield from not_static(cause)
         yield Fix("option", "dynamic=True")
-        if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
+        is_key = cause.fixed is not None and is_looked_up(cause.fixed.code, spoken(cause.first.source))  # tensors are no keys
+        if not is_key and cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
             called = _in_user_code(cause.called_from)
             yield rewrite("tensor argument", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
     if cause.fixed is not None and cause.fixed.location is not None and spoken(cause.first.source).endswith(ITEM):

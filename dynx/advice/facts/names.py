@@ -12,6 +12,7 @@ _OF_CLASS = re.compile(r"dict\(type\((?P<owner>(?:[^()]|\([^()]*\))*)\)\.__dict_
 _CACHE_OF_DISPATCH = re.compile(r"(?:\.dispatcher)?\.dispatch\.__closure__\[\d+\]\.cell_contents\.data$")
 _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
 _STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
+_ENVIRONMENT = re.compile(r"\bos\.environ\._data\[b(?P<name>'[^']*')\]")
 _AS_TENSOR = re.compile(r"___(?:from_numpy|as_tensor)\(([^()]*)\)")
 ITEM = ".item()"  # ends the source of a Python number that was read from a 0-dim tensor
 UNNAMED = re.compile(r"<value of line (?P<line>\d+)>")  # on Python's stack at a graph break: no variable holds it
@@ -35,4 +36,4 @@ def spoken(source: str) -> str:
     source = _AS_TENSOR.sub(r"\1", source)
     source = _STATE_KEY.sub("[…]", source)
     source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
-    return _NAMED.sub(r"\1", source)
+    return _ENVIRONMENT.sub(r"os.environ[\g<name>]", _NAMED.sub(r"\1", source))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dynx.advice.facts.fixes import NOT_STATIC, marked, option, setting
-from dynx.advice.facts.loops import is_loop
+from dynx.advice.facts.line_uses import is_loop
 from dynx.advice.facts.names import SIZE, is_array, spoken
 from dynx.advice.facts.shared_advice import ISOLATED
 from dynx.advice.rule import Advice, Cause, expected, one_of

@@ -6,7 +6,7 @@ import re
 
 from dynx.advice.facts.fixes import NOT_STATIC, as_tensor, of_value, option
 from dynx.advice.facts.libraries import library_of
-from dynx.advice.facts.loops import loops_over
+from dynx.advice.facts.line_uses import indexed_by, is_looked_up, loops_over
 from dynx.advice.facts.names import ITEM, spoken
 from dynx.advice.facts.reasons import INT, NUMBER, has_kind, is_counted, is_result
 from dynx.advice.facts.shared_advice import PER_VALUE
@@ -28,6 +28,8 @@ def _advice(cause: Cause) -> Advice:
         return expected("one recompile per side of the branch is expected; to avoid it, branch outside the compiled function")
     if reason.holder != "argument" and is_number and is_counted(reason):
         return one_of(f"make {source} a tensor, updated in place with add_(1)", "count outside the compiled function")
+    if source.startswith("os.environ["):
+        return one_of(f"read {source} outside the compiled function, and pass what it selects; a number as a tensor")
     if source.endswith(ITEM):
         tensor = source.removesuffix(ITEM)
         return one_of(f"index with {tensor}.view(1): a tensor without dims becomes a Python number there")
@@ -78,7 +80,13 @@ def _on_none(cause: Cause, source: str) -> Advice:
 def _needed(fixed: Specialized, source: str) -> str:
     if loops_over(fixed.code, source):
         return "loop outside the compiled function"
-    return "index with a 1-element tensor, or compute it outside the compiled function and pass a tensor"
+    if is_looked_up(fixed.code, source):
+        return "look it up outside the compiled function, and pass what is found"
+    if (container := indexed_by(fixed.code, source)) is not None:
+        return f"make {container} a tensor, and index it with a 1-element tensor; or pass {container}[{source}] instead"
+    if _BRANCH.search(fixed.code):
+        return "branch outside the compiled function, or pass a tensor and select with torch.where"
+    return "compute what depends on it outside the compiled function, and pass a tensor; or pass the same value on every call"
 
 
 RULE = RecompileRule(

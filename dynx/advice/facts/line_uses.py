@@ -1,4 +1,4 @@
-"""Whether a source line loops over something, so that Dynamo unrolls the loop for each length or number."""
+"""How a source line uses a value: Dynamo unrolls loops for each length or number, and needs the value of an index or a key."""
 
 from __future__ import annotations
 
@@ -23,6 +23,33 @@ def loops_over(code: str, source: str) -> bool:
     if tree is None or value is None or not _reads(tree, ast.unparse(value)):
         return True  # the line reads it by another name
     return any(_reads(node, ast.unparse(value)) for node in _deciding(tree))
+
+
+def indexed_by(code: str, source: str) -> str | None:
+    """Return the container that a source line indexes with a value: `betas` for `x * betas[t]`; None if it indexes none."""
+    tree, value = _parsed(code), _parsed(source)
+    if tree is None or value is None:
+        return None
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=container, slice=index) if _reads(index, ast.unparse(value)):
+                return ast.unparse(container)
+    return None
+
+
+def is_looked_up(code: str, source: str) -> bool:
+    """Return whether a source line looks for a value in a container: `n in self.cache`, `cache.get(n)`."""
+    tree, value = _parsed(code), _parsed(source)
+    if tree is None or value is None:
+        return False
+    name = ast.unparse(value)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()]) if _reads(left, name):
+                return True
+            case ast.Call(func=ast.Attribute(attr="get" | "setdefault" | "pop"), args=[key, *_]) if _reads(key, name):
+                return True
+    return False
 
 
 def _reads(node: ast.AST, expression: str) -> bool:

@@ -1,10 +1,10 @@
-"""Whether a changed value decides how often a loop runs, by the source line that reads it."""
+"""How a source line uses a changed value: for a loop, as an index, or as a key."""
 
 from __future__ import annotations
 
 import pytest
 
-from dynx.advice.facts.loops import loops_over
+from dynx.advice.facts.line_uses import indexed_by, is_looked_up, loops_over
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,31 @@ from dynx.advice.facts.loops import loops_over
 )
 def test_a_loop_runs_as_often_as_a_value_says(code, source, expected):
     assert loops_over(code, source) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "source", "container"),
+    [
+        ("return x * betas[t]", "t", "betas"),
+        ("return x * self.betas[t + 1]", "t", "self.betas"),
+        ("if n not in self.cache: self.cache[n] = 1", "n", "self.cache"),
+        ("return x[0] * t", "t", None),
+        ("return x * self.drop(t)", "t", None),
+        ("for row in", "t", None),
+    ],
+)
+def test_what_is_indexed(code, source, container):
+    assert indexed_by(code, source) == container
+
+
+@pytest.mark.parametrize(
+    ("code", "is_key"),
+    [
+        ("if n not in self.cache:", True),
+        ("y = cache.get(n, 0)", True),
+        ("y = cache.get(0, n)", False),
+        ("for n in items:", False),
+    ],
+)
+def test_a_value_that_is_looked_up(code, is_key):
+    assert is_looked_up(code, "n") is is_key
