@@ -208,7 +208,7 @@ by_class = {  # every kind of record that a run may hold
     Trial: st.builds(
         Trial, texts, texts, locations(), fixes, texts, costs, st.none() | costs, st.none() | st.booleans(), texts
     ),
-    IsaCheck: st.builds(IsaCheck, texts, seconds, st.booleans()),
+    IsaCheck: st.builds(IsaCheck, texts, seconds, st.booleans(), st.booleans()),
     EagerTime: st.builds(EagerTime, locations(), seconds, seconds, counts),
     WhatIf: st.builds(
         WhatIf,

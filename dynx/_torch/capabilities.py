@@ -175,6 +175,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "pinned": ("torch._C._dynamo.eval_frame:_debug_get_precompile_entries", "guards.pin"),
     "unpin": ("torch._C._dynamo.eval_frame:_reset_precompile_entries", "guards.pin"),
     "reset_code": ("torch._dynamo.eval_frame:reset_code", "guards.reset"),
+    "isa_code": ("torch._inductor.cpu_vec_isa:VecISA._avx_code", "which tests of CPU instructions a setting skips"),
     "inductor_settings": ("torch._inductor.config:patch", "dynx.check with random numbers, and in a forked process"),
     "bytecode_hook": ("torch._dynamo.convert_frame:register_bytecode_hook", "dynx.check"),
     "counters": ("torch._dynamo.utils:counters", "dynx.check"),

@@ -15,6 +15,7 @@ from dynx._reading.user_location import call_site, owner_of_file
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
 from dynx._torch.compilation.frame import compile_call, ending, guards_of, is_compiled_itself, raises_at_break, user_name
+from dynx._torch.compilation.isa_checks import isa_call
 from dynx._torch.compilation.messages import Messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
@@ -324,10 +325,10 @@ def _on_backend(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
 
 
 def _on_isa_check(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> After:
-    instructions, began = str(args[0]), time.perf_counter()
+    call, began = isa_call(args, kwargs), time.perf_counter()
 
     def end(result: Any, error: BaseException | None) -> None:
-        emit(IsaCheck(instructions, time.perf_counter() - began, bool(result)))
+        emit(IsaCheck(call.instructions, time.perf_counter() - began, bool(result), call.is_skippable))
 
     return end
 

@@ -72,13 +72,17 @@ def caches(run: RunRecords) -> tuple[str, ...]:
 def isa_checks(run: RunRecords) -> tuple[str, ...]:
     """Return the time of inductor's tests of CPU instructions, and what saves it; empty if it is short.
 
-    If all tests passed, torch chooses the same instructions without them.
+    If all tests passed that the setting skips, torch chooses the same instructions without them.
     """
     seconds = sum(check.seconds for check in run.isa_checks)
     if not seconds or seconds < _CHECKS_LEAST * run.compile_seconds:
         return ()
-    saves = ": TORCHINDUCTOR_VEC_ISA_OK=1 skips them" if all(check.passed for check in run.isa_checks) else ""
-    return (f"tests of CPU instructions {words.seconds(seconds)}{saves}",)
+    text = f"tests of CPU instructions {words.seconds(seconds)}"
+    skippable = [check for check in run.isa_checks if check.is_skippable]
+    if not skippable or not all(check.passed for check in skippable):
+        return (text,)
+    part = words.seconds(sum(check.seconds for check in skippable))
+    return (f"{text}: TORCHINDUCTOR_VEC_ISA_OK=1 skips {'them' if len(skippable) == len(run.isa_checks) else f'{part} of it'}",)
 
 
 def longest(run: RunRecords) -> str:
