@@ -88,7 +88,15 @@ compiles = st.builds(
     st.none() | counts,
     repeated=st.none() | st.builds(Repeated, texts, texts, counts, seconds, st.lists(texts, max_size=3).map(tuple)),
 )
-recompiles = st.builds(Recompile, counts, ids, locations(), st.lists(reasons, max_size=3).map(tuple), seconds)
+recompiles = st.builds(
+    Recompile,
+    counts,
+    ids,
+    locations(),
+    st.lists(reasons, max_size=3).map(tuple),
+    seconds,
+    further=st.lists(reasons, max_size=2).map(tuple),
+)
 breaks = st.builds(
     GraphBreak,
     locations(),

@@ -75,6 +75,7 @@ class Scope:
     attempt_started: float = 0.0
     requests: Requests = field(default_factory=Requests)
     reasons: tuple[Reason, ...] = ()
+    further_reasons: tuple[Reason, ...] = ()  # other failed guards of the entry of the first reason
     breaks: list[GraphBreak] = field(default_factory=list)
     dynamic: list[BecameDynamic] = field(default_factory=list)
     specialized: list[Specialized] = field(default_factory=list)
@@ -180,7 +181,7 @@ class Scope:
             allowed, fatal = limit_value(ending.limit), ending.outcome == "failed"
             records.append(GaveUp(*self.key, self.location, ending.limit, allowed, called_from, fatal))
         if self.reasons:
-            records.append(Recompile(*self.key, self.location, self.reasons, seconds, ending.outcome))
+            records.append(Recompile(*self.key, self.location, self.reasons, seconds, ending.outcome, self.further_reasons))
         records.append(
             Compile(
                 *self.key,

@@ -29,6 +29,7 @@ from dynx._trace.best_entry import best_first
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
 from dynx._trace.dispatch import CompileEnd, EndListener, FrameDone, emit, notify, registered
+from dynx._trace.further_guards import further_reasons
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, count_instances, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
@@ -200,6 +201,13 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
         reasons = _explained(failed, scope.generation, code, locals, globals, backend, scope.call_site)
         reasons = best_first(code, reasons, locals, globals)
         scope.reasons = _seen_values.new_values_first(FrameKey(scope.generation, scope.call.frame_number), reasons)
+        if scope.reasons:
+
+            def explained(text: str) -> Reason:
+                (reason,) = _explained([parse_entry(text)], scope.generation, code, locals, globals, backend, scope.call_site)
+                return reason
+
+            scope.further_reasons = further_reasons(code, scope.reasons[0], locals, globals, explained)
 
     return after
 

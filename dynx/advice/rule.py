@@ -191,6 +191,7 @@ class Cause:
     allowed: int | None = None  # the recompile limit that the function reached
     first_call: Location | None = None  # the line that called the function when it was first compiled
     advice_after: str = ""  # how to remove the graph break after which the function resumes
+    hidden_by: Reason | None = None  # the failed guard that torch reports in its place
     is_static: bool = False  # compiled with dynamic=False: each size and number is compiled on its own
     what_ifs: tuple[WhatIf, ...] = ()  # fixes that were tried on calls of the function while the program ran
 

@@ -78,3 +78,4 @@ class Recompile(OfCompile, Record):
     reasons: tuple[Reason, ...]
     seconds: float = 0.0
     outcome: str = "compiled"  # as in Compile; "refused" if the stance fail_on_recompile raised instead
+    further: tuple[Reason, ...] = ()  # other failed guards of the cache entry of the first reason, which torch does not report

@@ -227,6 +227,15 @@ CHECKS = {
         "def f(x):\n    if (x < 0).any():\n        raise ValueError\n    return x\n",
         "def f(x):\n    torch._assert_async(torch.logical_not((x < 0).any()), '(x < 0).any()')\n    return x\n",
     ),
+    "an if whose exception is caught": (
+        "def f(x):\n    if (x < 0).any():\n        raise errors.Negative('no')\n    return x\n"
+        "try:\n    f(x)\nexcept (errors.Negative, OSError):\n    pass\n",
+        None,
+    ),
+    "an assert that is caught": (
+        "def f(x):\n    assert (x < 0).any()\n    return x\ntry:\n    f(x)\nexcept AssertionError:\n    pass\n",
+        None,
+    ),
     "an if that warns": ("def f(x):\n    if (x < 0).any():\n        warnings.warn('negative')\n    return x\n", None),
     "an if with a loop": ("def f(x):\n    if (x < 0).any():\n        for y in x:\n            print(y)\n    return x\n", None),
     "an if that computes": ("def f(x):\n    if (x < 0).any():\n        x = -x\n    return x\n", None),

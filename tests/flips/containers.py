@@ -70,7 +70,7 @@ argument(
     "a Counter",
     lambda x, n: x + n["a"],
     (Counter("a"), Counter("aa")),
-    ("value", "dict.__getitem__(n, list(dict.keys(n))[0])", "1", "2"),
+    ("value", "n['a']", "1", "2"),
 )
 argument(
     "a dtype as key",

@@ -6,7 +6,7 @@ import re
 
 from dynx.advice.facts.fixes import option
 from dynx.advice.facts.names import spoken
-from dynx.advice.facts.reasons import is_size_in_shape
+from dynx.advice.facts.reasons import INT, is_size_in_shape
 from dynx.advice.rule import Advice, Cause, expected
 from dynx.records.recompile import Reason
 
@@ -29,7 +29,7 @@ def instances_advice(cause: Cause) -> Advice:
     reason = cause.first
     if reason.holder == "object" and not is_size_in_shape(reason):
         first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
-    elif _is_float_of_instances(reason):
+    elif _is_number_of_instances(reason, _FLOAT):
         first = f"make {spoken(reason.source)} a tensor, such as a buffer: tensors of equal shape share the compiled code"
     elif cause.apart is not None:
         line = cause.apart.location.own.line
@@ -37,11 +37,17 @@ def instances_advice(cause: Cause) -> Advice:
     else:
         first = f"compile the whole model that contains each {reason.other_instance}"
         if cause.allowed is None:
-            return expected(first, "where none does, one compilation for each instance is expected")
-    return expected(first, *([ISOLATED] if cause.allowed is not None else []))
+            return expected(first, *_int_as_tensor(reason), "where none does, one compilation for each instance is expected")
+    return expected(first, *_int_as_tensor(reason), *([ISOLATED] if cause.allowed is not None else []))
 
 
-def _is_float_of_instances(reason: Reason) -> bool:
-    """Return whether instances of a class differ only in one float, which could be a tensor: tensor values are not guarded."""
+def _int_as_tensor(reason: Reason) -> list[str]:
+    if not _is_number_of_instances(reason, INT):
+        return []
+    return [f"make {spoken(reason.source)} a tensor, such as a buffer, where it is only computed with"]
+
+
+def _is_number_of_instances(reason: Reason, number: re.Pattern[str]) -> bool:
+    """Return whether instances of a class differ only in one number, which could be a tensor: tensor values are not guarded."""
     names = {source.rpartition(".")[2] for source in (reason.source, *reason.differing)}
-    return reason.kind == "value" and bool(_FLOAT.match(reason.expected or "")) and len(names) == 1
+    return reason.kind == "value" and bool(number.match(reason.expected or "")) and len(names) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from dynx.advice.facts.names import LOCAL, is_array
 from dynx.advice.facts.reasons import differs_by_instance
@@ -15,6 +16,9 @@ from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, Specialized
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.run_records import RunRecords
+
+# recompiles, and the rule that applies to them, by function, rule and changed value
+_Groups = dict[tuple[FrameKey, str, str], tuple[RecompileRule, list[Recompile]]]
 
 
 def causes(run: RunRecords) -> tuple[Cause, ...]:
@@ -31,7 +35,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
     varying = _varying_sizes(dynamic)
     split = {part.whole for part in parts.values()}
-    groups: dict[tuple[FrameKey, str, str], tuple[RecompileRule, list[Recompile]]] = {}
+    groups: _Groups = {}
     for recompile in run.recompiles:
         if recompile.id.startswith("!"):
             continue  # compiled autograd: the changed value is not a variable of the user's code
@@ -39,8 +43,10 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
         if rule is not None:
             key = frame_of(recompile.key), rule.id, _subject(recompile.reasons[0])
             groups.setdefault(key, (rule, []))[1].append(recompile)
+    hidden = _hidden(run, groups)
     found = []
-    for (frame, _, _), (rule, group) in groups.items():
+    for key, (rule, group) in (groups | hidden).items():
+        frame, *_ = key
         whole, after = parts.get(frame, Part(frame, None))
         called_from = callers.get(group[0].key)
         found.append(
@@ -58,10 +64,34 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
                 first_call=first_calls.get(whole),
                 advice_after=_advice_on(after),
                 is_static=all(recompile.key in static for recompile in group),
+                hidden_by=group[0].reasons[1] if key in hidden else None,
                 what_ifs=tuple(each for each in run.what_ifs if (each.generation, each.frame, each.rule) == (*frame, rule.id)),
             )
         )
     return tuple(found)
+
+
+def _hidden(run: RunRecords, groups: _Groups) -> _Groups:
+    """Return the causes that never come first: in all their recompiles, another guard of the same cache entry failed too.
+
+    Their recompiles are those of other causes, and cost nothing here. Numbers that torch made dynamic are left out.
+    """
+    known = {(frame, text) for frame, _, source in groups for text in (source, _attribute(source))}
+    known |= {(frame_of((each.generation, each.id)), LOCAL.sub(r"\1", each.source)) for each in run.dynamic}
+    found: _Groups = {}
+    for recompile in run.recompiles:
+        for reason in recompile.further:
+            rule, frame = rule_of_reason(reason), frame_of(recompile.key)
+            if rule is not None and not {(frame, _subject(reason)), (frame, _attribute(reason.source))} & known:
+                own = replace(recompile, reasons=(reason, *recompile.reasons), seconds=0.0)
+                found.setdefault((frame, rule.id, _subject(reason)), (rule, []))[1].append(own)
+    return found
+
+
+def _attribute(source: str) -> str:
+    """Return the attribute that a source ends in, such as ".training", which may change on several objects at once."""
+    _, dot, name = source.rpartition(".")
+    return f"{dot}{name}"
 
 
 def _advice_on(graph_break: GraphBreak | None) -> str:

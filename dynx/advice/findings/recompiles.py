@@ -137,6 +137,8 @@ def _title(cause: Cause) -> str:
     if cause.first.kind == "shape":
         return f"the guard {value_of(cause.first, cause.first.expected)} fails: {subject_of(cause.first)} is {cause.first.got}"
     title = f"{subject_of(cause.first)} {changes(cause)}"
+    if cause.hidden_by is not None:
+        return f"{title}; in the same calls as {subject_of(cause.hidden_by)}"
     if cause.rule.id == "DX115":
         count = max(recompile.reasons[0].instances for recompile in cause.recompiles) or len(cause.recompiles) + 1
         shared = f"{count} instances of {cause.first.other_instance} share its compiled code"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynx.advice.facts.reasons import is_result
 from dynx.advice.rule import Cause
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
@@ -58,11 +59,21 @@ def _root(causes: Sequence[Cause], removable: Sequence[tuple[int, GraphBreak]]) 
     for cause in causes:
         if cause.first.holder in _OWN and cause.first.other_instance is None and cause.first.kind != "other":
             return None  # such as a list of the model that grows: without the graph break, another function recompiles for it
+        if _is_chosen(cause):
+            return None
         number = next((number for number, graph_break in removable if graph_break in (cause.after, cause.apart)), None)
         if number is None:
             return None
         numbers.append(number)
     return min(numbers, default=None)
+
+
+def _is_chosen(cause: Cause) -> bool:
+    """Return whether the program chooses what changed, such as a string: a graph break computes numbers and sizes."""
+    reason = cause.first
+    is_text = reason.kind == "value" and (reason.expected or "").startswith(("'", '"'))
+    is_kept = reason.holder in _OWN and reason.kind in ("requires_grad", "dtype", "device")  # of a parameter, not of a result
+    return (is_text or is_kept or reason.kind in ("object", "function", "none")) and not is_result(cause)
 
 
 def _joined(root: Finding, follow: Sequence[OfCauses]) -> Finding:

@@ -11,6 +11,7 @@ RULE = RecompileRule(
     title="a tensor's dtype changes",
     applies=has_kind("dtype"),
     advice=lambda cause: one_of(
-        f"convert {spoken(cause.first.source)} to one dtype before the call", "expect one compilation for each dtype"
+        f"convert {spoken(cause.first.source)} to one dtype before the call",
+        "where both are on purpose, one compilation for each dtype is expected",
     ),
 )

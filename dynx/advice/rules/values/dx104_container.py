@@ -17,7 +17,10 @@ def _advice(cause: Cause) -> Advice:
     source = spoken(reason.source)
     if source.endswith("._modules"):
         owner = source.removesuffix("._modules")
-        return expected(f"add all modules to {owner} before the first call; one recompile per set is expected")
+        first = f"add all modules to {owner} before the first call"
+        return expected(
+            first, "for other models, one recompile each is expected; torch.compiler.reset() drops what is compiled"
+        )
     if reason.kind == "keys" and reason.holder == "argument":
         return _keys_of_argument(cause, source)
     library = library_of(reason)
