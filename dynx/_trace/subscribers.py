@@ -31,6 +31,7 @@ from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_
 from dynx._trace.dispatch import CompileEnd, EndListener, FrameDone, emit, notify, registered
 from dynx._trace.further_guards import further_reasons
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
+from dynx._trace.held_guards import without_failed_guard
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, count_instances, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
 from dynx.records import Backward, CacheEvent, Compile, GraphBreak, IsaCheck, Location, Reason, Recompile, Record, Skipped
@@ -200,6 +201,9 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
         code, backend = scope.call.code, scope.call.backend
         reasons = _explained(failed, scope.generation, code, locals, globals, backend, scope.call_site)
         reasons = best_first(code, reasons, locals, globals)
+        if reasons and all(reason.kind == "other" for reason in reasons):
+            held = without_failed_guard(code, locals, scope.call_site)
+            reasons = (held,) if held is not None else reasons
         scope.reasons = _seen_values.new_values_first(FrameKey(scope.generation, scope.call.frame_number), reasons)
         if scope.reasons:
 

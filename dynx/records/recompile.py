@@ -30,6 +30,7 @@ GuardKind = Literal[
     "config",
     "shape",
     "custom",  # a guard of the user's own, by name
+    "held",  # no guard failed in this process, one of several ranks
     "other",
 ]
 

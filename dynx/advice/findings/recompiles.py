@@ -132,6 +132,8 @@ def _location(cause: Cause) -> Location:
 def _title(cause: Cause) -> str:
     if cause.recompiles[0].outcome == "refused":
         return f'raised under the stance "fail_on_recompile": {subject_of(cause.first)} {changes(cause)}'
+    if cause.first.kind == "held":
+        return f"no guard failed in this process, {cause.first.got}"
     if branch := _branch(cause.first):
         return f"{branch} takes the other branch: {subject_of(cause.first)} is {cause.first.got}"
     if cause.first.kind == "shape":
