@@ -201,8 +201,8 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
         code, backend = scope.call.code, scope.call.backend
         reasons = _explained(failed, scope.generation, code, locals, globals, backend, scope.call_site)
         reasons = best_first(code, reasons, locals, globals)
-        if reasons and all(reason.kind == "other" for reason in reasons):
-            held = without_failed_guard(code, locals, scope.call_site)
+        if reasons and all(reason.kind in ("other", "backend") for reason in reasons):  # torch 2.11 blames the backend
+            held = without_failed_guard(scope.call, scope.call_site)
             reasons = (held,) if held is not None else reasons
         scope.reasons = _seen_values.new_values_first(FrameKey(scope.generation, scope.call.frame_number), reasons)
         if scope.reasons:

@@ -7,7 +7,7 @@ them. It stores the `GuardManagerWrapper` of an entry, whose `cache_entry` torch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any
 
@@ -30,6 +30,19 @@ def entries_of(code: CodeType) -> list[RawEntry]:
             name, key = backend_name(backend), key_of(backend)
             entries.append(RawEntry(code, str(cached.compile_id), name, key, region, cached.code, guards))
     return entries
+
+
+def accepting(code: CodeType, locals: Mapping[str, Any], backend: Any) -> str | None:
+    """Return the compile id of an entry that was compiled with `backend` and whose guards hold for a call; None if none does.
+
+    `backend` is the user's object, without torch's wrappers.
+    """
+    from torch._dynamo.eval_frame import _debug_get_cache_entry_list, innermost_backend
+
+    for cached in _debug_get_cache_entry_list(code):
+        if innermost_backend(cached.backend) is backend and cached.guard_manager.check(dict(locals)):
+            return str(cached.compile_id)
+    return None
 
 
 def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:

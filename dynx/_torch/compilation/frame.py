@@ -28,6 +28,7 @@ class CompileCall:
     backend: str
     fullgraph: bool
     cache_key: Any = None  # if the backend is keyed (`backend_key`)
+    backend_object: Any = None  # without torch's wrappers
     automatic_dynamic: bool = True  # whether sizes that change become dynamic: not with `dynamic=False`
 
 
@@ -43,6 +44,7 @@ class Ending:
 def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
     """Read the arguments of `convert_frame._compile`."""
     from torch._dynamo import config
+    from torch._dynamo.eval_frame import innermost_backend
 
     arguments = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
     compile_id = arguments["compile_id"]
@@ -56,6 +58,7 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
         backend_name(arguments["compiler_fn"]),
         bool(arguments["one_graph"]),
         key_of(arguments["compiler_fn"]),
+        innermost_backend(arguments["compiler_fn"]),
         config.automatic_dynamic_shapes,
     )
 

@@ -10,7 +10,7 @@ RULE = RecompileRule(
     title="another rank recompiles",
     applies=has_kind("held"),
     advice=lambda cause: expected(
-        "see the report of the rank whose guard failed: with torch.compiler.set_enable_guard_collectives, one recompile in each "
-        "rank is expected when a guard fails in one"
+        "see the report of the rank whose guard failed: with torch.compiler.set_enable_guard_collectives, one recompile in "
+        "each rank is expected when a guard fails in one"
     ),
 )
