@@ -25,13 +25,13 @@ from dynx._torch.side_effects.observers import OBSERVERS
 from dynx._torch.tracing.graph_breaks import break_call, read_break
 from dynx._torch.tracing.repeated import repeated_modules
 from dynx._torch.tracing.translator import trace_id
-from dynx._trace.best_entry import best_first
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, beginning_of, function_location
 from dynx._trace.dispatch import CompileEnd, EndListener, FrameDone, emit, notify, registered
-from dynx._trace.further_guards import further_reasons
+from dynx._trace.guards.best_entry import best_first
+from dynx._trace.guards.further_guards import further_reasons
+from dynx._trace.guards.held_guards import without_failed_guard
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
-from dynx._trace.held_guards import without_failed_guard
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, count_instances, explain, weak_self
 from dynx._trace.source_names import in_words_of_the_user
 from dynx.records import Backward, CacheEvent, Compile, GraphBreak, IsaCheck, Location, Reason, Recompile, Record, Skipped

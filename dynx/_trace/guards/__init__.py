@@ -1,1 +1,1 @@
-"""Guards of a compilation: find the lines of user code that requested them, and parse torch's text of each guard."""
+"""Guards of a compilation: the lines that requested them, torch's text of each, and those that fail in a call that recompiles."""
