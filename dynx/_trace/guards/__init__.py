@@ -1,1 +1,1 @@
-"""Guards of a compilation: the lines that requested them, torch's text of each, and those that fail in a call that recompiles."""
+"""Guards of a compilation: the lines that requested them, torch's text of each, and those that fail in a recompile."""
