@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -248,6 +249,28 @@ def test_watch_records_the_compile_phases_and_caches_of_inductor():
     assert sum(compile.phases.values()) == pytest.approx(compile.seconds)
     assert {event.cache for event in w.caches} <= {"fx_graph", "aot_autograd"}
     assert w.caches
+
+
+def test_autotuning_and_waiting_for_compilers_are_phases():
+    """A backend that spends time under the names of inductor's timers."""
+    from torch._dynamo.utils import dynamo_timed
+
+    def tuned(gm, inputs):
+        with dynamo_timed("mm_template_precompiling"):
+            time.sleep(0.02)
+        with dynamo_timed("mm_template_autotuning"):
+            time.sleep(0.02)
+        with dynamo_timed("async_compile.wait"):
+            time.sleep(0.02)
+        return gm
+
+    with dynx.watch() as w:
+        torch.compile(add, backend=tuned)(torch.ones(3))
+    (compile,) = w.compiles
+    assert compile.phases["autotuning"] >= 0.04
+    assert compile.phases["kernels"] >= 0.02
+    assert compile.backend_seconds == pytest.approx(sum(compile.phases[name] for name in ("backend", "autotuning", "kernels")))
+    assert sum(compile.phases.values()) == pytest.approx(compile.seconds)
 
 
 MEMBERS = ["findings", "recompiles", "graph_breaks", "compiles", "gave_up", "run", "to_json"]
