@@ -113,6 +113,7 @@ class BreakRule(Rule):
             breaks the graph twice.
         is_consequence: Whether the graph break follows from an earlier one in the same compilation, whose finding includes it.
         is_expected: Whether the graph break needs no change, so that it is no finding.
+        is_fallback: Whether a finding of another rule at the same line includes the graph break.
     """
 
     applies: Callable[[GraphBreak], bool]
@@ -122,6 +123,7 @@ class BreakRule(Rule):
     is_call: bool = False
     is_consequence: bool = False
     is_expected: bool = False
+    is_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

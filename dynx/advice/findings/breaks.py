@@ -38,6 +38,9 @@ def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[OfBreaks, ...]:
         if rule.is_consequence and (earlier := _cause_of(graph_break, breaks)) is not None:
             consequences.append((earlier, graph_break))
             continue
+        if isinstance(rule, BreakRule) and rule.is_fallback and (other := _explained_at(graph_break, breaks)) is not None:
+            consequences.append((other, graph_break))
+            continue
         title, advice = rule.title_of(graph_break), advice_of(rule, graph_break)
         if (constant := constant_result(graph_break, run.warnings)) is not None:
             advice = advice.with_first(constant)
@@ -160,6 +163,18 @@ class BreakKey(NamedTuple):
     file: str
     line: int
     in_library: str
+
+
+def _explained_at(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:
+    """Return the key of another graph break at the same line, which a rule of its own explains; None if there is none."""
+    line = graph_break.location.own.file, graph_break.location.own.line
+    for other in breaks:
+        rule = rule_of_break(other) if (other.location.own.file, other.location.own.line) == line else None
+        if rule is not None and not (
+            isinstance(rule, BreakRule) and (rule.is_fallback or rule.is_expected or rule.is_consequence)
+        ):
+            return _key(rule, other)
+    return None
 
 
 def _key(rule: BreakRule | PlaceRule, graph_break: GraphBreak) -> BreakKey:

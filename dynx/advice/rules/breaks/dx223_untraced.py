@@ -27,6 +27,7 @@ RULE = BreakRule(
     title="code that Dynamo does not trace",
     priority=-9,  # after all other rules
     applies=_applies,
+    is_fallback=True,
     title_of=_title,
     advice=_advice,
 )
