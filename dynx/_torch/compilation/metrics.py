@@ -24,7 +24,7 @@ class PhaseClock:
         self._start = {key: len(times) for key, times in tuple(_times().items())}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
-        """Split the duration of a compilation (`seconds`) into the phases trace, aot, backend, autotuning, kernels and guards.
+        """Split the seconds of a compilation into the phases trace, aot, backend, autotuning, kernels and guards, in seconds.
 
         `nested` is the time of other compilations that ran within the backend, which torch's timers count twice.
         """

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 _FEWEST = 4  # modules: compiling fewer of them saves little
 _INDEXED = re.compile(r"(?P<parent>.+)\.(?P<index>\d+)")
 _ITEM = re.compile(r"(?:\._modules)?\[['\"]?(\w+)['\"]?\]")
-
-
 _NUMBERS = ("bool", "int", "float", "SymInt", "SymFloat", "SymBool")
 
 

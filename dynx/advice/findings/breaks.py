@@ -170,10 +170,9 @@ def _explained_at(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> Brea
     line = graph_break.location.own.file, graph_break.location.own.line
     for other in breaks:
         rule = rule_of_break(other) if (other.location.own.file, other.location.own.line) == line else None
-        if rule is not None and not (
-            isinstance(rule, BreakRule) and (rule.is_fallback or rule.is_expected or rule.is_consequence)
-        ):
-            return _key(rule, other)
+        if rule is None or rule.is_consequence or (isinstance(rule, BreakRule) and (rule.is_fallback or rule.is_expected)):
+            continue
+        return _key(rule, other)
     return None
 
 
