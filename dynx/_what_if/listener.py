@@ -142,7 +142,8 @@ class WhatIfs:
                     known = Variant(cause.rule.id, fix, setup, profile, self._budget, function.seconds, free)
                     function.variants[known.key] = known
                     earlier = earlier or [call.restored(frame.locals) for call in function.calls]
-                    changed = {spoken(reason.source): reason.expected for reason in recompile.reasons}
+                    failed = (*recompile.reasons, *recompile.further)
+                    changed = {spoken(reason.source): reason.expected for reason in failed}
                     known.begin(frame, earlier, changed | function.calls[0].kept.changed(frame.locals))
                 yielded.append(known)
                 yield known
