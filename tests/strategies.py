@@ -233,6 +233,7 @@ by_class = {  # every kind of record that a run may hold
         st.none() | st.tuples(texts, counts, texts),
         st.none() | breaks,
         texts,
+        st.just(()) | st.tuples(fixes),
     ),
     Trouble: st.builds(Trouble, texts, texts),
     Skip: st.builds(Skip, texts, st.none() | locations(0), texts, st.sampled_from(["operator", "size"]), counts),

@@ -50,7 +50,7 @@ def test_mistakes_followed_example_has_no_findings(monkeypatch):
     [
         ("gpt2_generate.py", {"DX102"}),
         ("gpt2_train.py", {"DX102", "DX501"}),
-        ("vit_train.py", {"DX108", "DX114"}),
+        ("vit_train.py", {"DX104", "DX107", "DX108", "DX114"}),
     ],
 )
 def test_unmodified_transformers_models_have_the_expected_findings(monkeypatch, name, rules):

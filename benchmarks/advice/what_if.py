@@ -69,8 +69,10 @@ def check(program: Path) -> list[tuple[str, WhatIf, str]]:
 
 def plan_of(what_if: WhatIf, program: Path) -> Plan | None:
     """Return the change of a program with a fix; None if the fix is none that this script can make."""
-    if what_if.fix.kind in ("statement", "option", "mark"):
-        return Plan((what_if.fix,))
+    if all(fix.kind in ("statement", "option", "mark") for fix in (what_if.fix, *what_if.together)):
+        return Plan((what_if.fix, *what_if.together))
+    if what_if.together:
+        return None
     finding = Finding(what_if.rule, "", what_if.fix.location or what_if.location, 0.0, "", "")
     changed = next(ways(Files({}, str(program)), finding, what_if.fix), None)
     return Plan(sources=changed) if changed is not None else None
@@ -78,7 +80,8 @@ def plan_of(what_if: WhatIf, program: Path) -> Plan | None:
 
 def _of_all_parts(what_if: WhatIf, found: Run) -> int:
     """Return the predicted compilations of all functions at the line of a what-if: two graph breaks split one line in three."""
-    same = (each for each in found.what_ifs if (each.location, each.fix) == (what_if.location, what_if.fix))
+    about = what_if.location, what_if.fix, what_if.together
+    same = (each for each in found.what_ifs if (each.location, each.fix, each.together) == about)
     return sum({each.frame: each.compiles for each in same if each.graph_break is None}.values())
 
 

@@ -6,7 +6,6 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import assert_never
 
 from dynx._rewrites import arguments, attribute, blocks, branch, check, index, option, statement
 from dynx._rewrites.source import Source, parse
@@ -80,16 +79,14 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
 
 def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterator[tuple[str, str]]:
     match how:
-        case "where" | "assert" | "eager only" | "index":
-            for file, source in _parsed(files, fix.location.file if fix.location is not None else None):
-                yield from _in(file, at_line(source, fix))
         case "tensor argument":
             yield from _at_call(files, fix, arguments.as_tensor)
         case "tensor attribute":
             for file, source in _parsed(files, place.file, files.main):
                 yield from _in(file, attribute.as_tensor(source, fix.attribute.rpartition(".")[2]))
         case _:
-            assert_never(how)
+            for file, source in _parsed(files, fix.location.file if fix.location is not None else None):
+                yield from _in(file, at_line(source, fix))
 
 
 def at_line(source: Source, fix: Fix) -> Iterator[str]:

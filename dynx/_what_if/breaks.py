@@ -21,7 +21,7 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.what_if import WhatIf, WhatIfOutcome
 
-_FREE = 3  # fixes of a graph break that the budget always allows, until one helps
+_FREE = 3  # fixes of a graph break that may take more of the budget, until one helps
 
 
 @dataclass

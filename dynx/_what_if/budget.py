@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHARE = 0.1  # of the compile time, unless the user asks for another
+_MOST = 1.0  # of the compile time, for the first traces of a finding
 _IN_ADVANCE = 5.0  # seconds of compiling that count from the start: in a small program, most advice is tried
 
 
 @dataclass
 class Budget:
-    """The time that traces may take: a share of the compile time, but at least one fix for each finding.
+    """The time that traces may take: a share of the compile time, but as long as it for the first traces of a finding.
 
     Attributes:
         share: of the compile time; `math.inf` for no limit.
@@ -25,8 +26,9 @@ class Budget:
     cut: int = 0
 
     def allows(self, seconds: float, *, is_free: bool) -> bool:
-        """Return whether a trace may take `seconds`; the first traces of a finding are always allowed."""
-        if is_free or self.spent + seconds <= self.share * (_IN_ADVANCE + self.compiling):
+        """Return whether a trace may take `seconds`; the first traces of a finding are `is_free`."""
+        share = max(self.share, _MOST) if is_free else self.share
+        if self.spent + seconds <= share * (_IN_ADVANCE + self.compiling):
             return True
         self.cut += 1
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -68,6 +68,23 @@ def setup_of(fix: Fix) -> Setup | None:
     """Return how a fix changes a trace; None if a trace cannot show what it does, or if this torch has no such setting."""
     setup = _setup_of(fix)
     return setup if setup is not None and setup.is_possible else None
+
+
+def joined(setups: Sequence[Setup]) -> Setup | None:
+    """Return how several fixes change a trace; None if they need other values of one setting."""
+    settings: dict[tuple[str, str], Any] = {}
+    for setup in setups:
+        for name, value in setup.settings().items():
+            if settings.setdefault(name, value) != value:
+                return None
+
+    def change(variables: Variables) -> Variables | None:
+        changed: Variables | None = variables
+        for setup in setups:
+            changed = setup.change(changed) if changed is not None else None
+        return changed
+
+    return Setup(lambda: settings, change)
 
 
 def _setup_of(fix: Fix) -> Setup | None:

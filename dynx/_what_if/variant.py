@@ -18,11 +18,11 @@ from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import INT
 from dynx.records.fix import Fix
 
-_ENOUGH = 3  # compilations after which a fix that saved none is not traced any more
+_ENOUGH = 3  # compilations after which a fix that saved none is not traced any more; one more for each further fix
 
 
-class VariantKey(NamedTuple):
-    """Key of a variant among those of a function."""
+class Proposal(NamedTuple):
+    """A fix, and the advice rule that proposes it."""
 
     rule: str
     fix: Fix
@@ -37,13 +37,14 @@ class Earlier(NamedTuple):
 
 @dataclass(eq=False)
 class Variant:
-    """One fix, tried on the calls of one function for which torch compiles it.
+    """One fix, or one for each of several causes, tried on the calls of one function for which torch compiles it.
 
     Attributes:
+        proposals: the fixes that are in effect, each for every rule that proposes it.
         profile: torch's profile of dynamic sizes as it would be.
         budget: of all traces of the run.
         estimate: seconds that a trace may take.
-        free: how many traces the budget always allows.
+        free: how many of its compilations may take more of the budget.
         entries: the guards of the compilations.
         compiles: their number; it includes a first call that could not be traced again.
         raised: what a trace raised; no further call is traced then.
@@ -53,8 +54,7 @@ class Variant:
         traces: their number.
     """
 
-    rule: str
-    fix: Fix
+    proposals: list[Proposal]
     setup: Setup
     profile: Any
     budget: Budget
@@ -70,9 +70,14 @@ class Variant:
     traces: int = 0
 
     @property
-    def key(self) -> VariantKey:
-        """The rule and the fix."""
-        return VariantKey(self.rule, self.fix)
+    def fixes(self) -> frozenset[Fix]:
+        """The fixes that are in effect."""
+        return frozenset(fix for _, fix in self.proposals)
+
+    @property
+    def saves(self) -> bool:
+        """Whether a call was met that needs no compilation."""
+        return self.compiles < self.calls
 
     @property
     def is_refuted(self) -> bool:
@@ -82,7 +87,8 @@ class Variant:
     @property
     def is_open(self) -> bool:
         """Whether further calls are traced."""
-        return self.raised is None and not self.unknown and not (self.compiles >= _ENOUGH and self.compiles == self.calls)
+        is_enough = len(self.entries) >= _ENOUGH + len(self.fixes) - 1 and not self.saves
+        return self.raised is None and not self.unknown and not is_enough
 
     def begin(self, frame: Frame, earlier: Sequence[Earlier | None], changed: Mapping[str, str | None]) -> None:
         """Count the earlier calls for which the function was compiled: trace them again.
@@ -130,7 +136,7 @@ class Variant:
         if changed is None:
             self.unknown = "an argument is not of the expected type"
             return None
-        if not self.budget.allows(self.estimate, is_free=self.traces < self.free):
+        if not self.budget.allows(self.estimate, is_free=len(self.entries) < self.free):
             self.unknown = "the time for what-ifs was used up"
             return None
         with self.setup.in_effect(), in_use(self.profile):

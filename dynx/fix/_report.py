@@ -33,7 +33,7 @@ def report_of(state: Search, notes: tuple[str, ...] = (), began: float = 0.0) ->
     before, after = events_of(state.first.run), events_of(state.base.run)
     if state.steps and after.seconds > _MORE * before.seconds:
         more.append("compiling takes longer: worth it where more sizes or values follow than in this run")
-    if state.base.plan.fixes:
+    if state.base.plan.fixes and state.program.option == "-c":
         more.append("the program has no file: what is kept is not written anywhere")
     return FixReport(
         str(state.program),

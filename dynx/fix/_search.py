@@ -83,10 +83,13 @@ class Search:
     leads: list[Lead] = field(default_factory=list)
     is_out_of_budget: bool = False
     what_ifs: dict[tuple[str, Fix], WhatIf] = field(init=False)  # of the first run, by the rule of the finding
+    together: set[tuple[str, Fix]] = field(init=False)  # fixes that helped in a what-if together with other fixes
 
     def __post_init__(self) -> None:
         self.first = self.base
-        self.what_ifs = {(finding.rule, each.fix): each for finding in self.base.run.findings for each in finding.what_ifs}
+        what_ifs = [(finding.rule, each) for finding in self.base.run.findings for each in finding.what_ifs]
+        self.what_ifs = {(rule, each.fix): each for rule, each in what_ifs if not each.together}
+        self.together = {(rule, each.fix) for rule, each in what_ifs if each.together and each.helps}
         self.comparison = Comparison(self.limits.tolerance)
 
     @property
@@ -138,11 +141,17 @@ def _next(state: Search) -> tuple[Finding, Fix] | None:
 
 
 def _worth_trying(state: Search, finding: Finding) -> list[Fix]:
-    """Return the fixes of a finding, those that helped in a what-if first, without those that did not."""
+    """Return the fixes of a finding, those that helped in a what-if first, without those that did not help in any."""
     tried = {fix: state.what_ifs.get((finding.rule, fix)) for fix in finding.fixes}
     helped = sorted((each for each in tried.values() if each is not None and each.helps), key=lambda each: each.compiles)
-    unknown = [fix for fix, what_if in tried.items() if what_if is None or not what_if.is_proven]
-    return [*(each.fix for each in helped), *unknown]
+    together = [fix for fix in tried if (finding.rule, fix) in state.together]
+    refuted = [each.fix for each in tried.values() if each is not None and each.outcome == "no effect"]
+    unknown = [
+        fix
+        for fix, what_if in tried.items()
+        if (what_if is None or not what_if.is_proven) and not any(map(fix.is_weaker_than, refuted))
+    ]
+    return list(dict.fromkeys([*(each.fix for each in helped), *together, *unknown]))
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:

@@ -66,6 +66,11 @@ class Fix(Record):
             return "mark_dynamic" if self.may_fail else "maybe_mark_dynamic"
         return self.rewrite or (self.code if self.kind == "option" else self.code.partition(" = ")[0])
 
+    def is_weaker_than(self, other: Fix) -> bool:
+        """Return whether this is a mark that torch may ignore, of the sizes that `other` marks and torch then requires."""
+        both = (self.kind, other.kind) == ("mark", "mark")
+        return both and self.marks == other.marks and other.may_fail and not self.may_fail
+
     def written_as(self, code: str) -> str:
         """Return the text for the user with `code`, the new code of the line, if there is room for it."""
         if self.rewrite is None or self.rewrite not in _WITH_CODE or not 0 < len(code) <= _LONGEST_CODE:

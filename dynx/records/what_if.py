@@ -42,6 +42,7 @@ class WhatIf(Record):
     graph_break: tuple[str, int, str] | None = None  # the cause of the graph break that the fix is for
     then: GraphBreak | None = None  # the graph break that ends the trace with the fix
     written: str = ""  # the new code, for a fix that rewrites a line: "x = torch.where(x > 0, x, -x)"
+    together: tuple[Fix, ...] = ()  # fixes of other causes of the same recompiles, in effect at the same time
 
     @property
     def is_proven(self) -> bool:
@@ -73,4 +74,4 @@ def latest(records: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
 
 
 def _key(record: WhatIf) -> tuple[object, ...]:
-    return record.generation, record.frame, record.rule, record.fix, record.graph_break
+    return record.generation, record.frame, record.rule, record.fix, record.together, record.graph_break

@@ -25,7 +25,10 @@ _SKIPS = {
     "tracing is disabled": ("torch._dynamo.config.disable is on", "unset TORCH_COMPILE_DISABLE, or set it to False"),
     "dispatch mode": ("a torch dispatch mode is active", "call the function outside of the mode"),
     "skipfiles": ("Dynamo skips its file", "compile a function of your own that calls it"),
-    "no ops traced": ("it has no tensor operation to compile", "nothing to do, or compile the function that computes"),
+    "no ops traced": (
+        "its first call has no tensor operation to compile: torch runs later calls eagerly too",
+        "nothing to do, or compile the function that computes, or call it first with arguments for which it computes",
+    ),
     "no tensor": ("it has no tensor among its arguments", "compile the function that takes tensors"),
     "gives no reason": ("Dynamo skipped it, and torch gives no reason", _UNKNOWN),
     "generator": ("it is a generator function", "compile the functions that it calls"),

@@ -339,3 +339,22 @@ def test_finding_on_a_smaller_last_batch_names_drop_last():
         finding.advice
         == "mark_dynamic(x, 0) before the call; or pad to one size; of a smaller last batch: drop_last=True in the DataLoader"
     )
+
+
+@pytest.mark.parametrize(("later", "advised"), [("mean", "'mean'"), (torch.ones(4), "a tensor that does the same")])
+def test_a_value_that_was_none_is_set_before_the_first_call(later, advised):
+    class Options:
+        def __init__(self):
+            self.bias = None
+
+    def apply(x, options):
+        return x.cos() if options.bias is None else x.sin() if options.bias == "mean" else x + options.bias
+
+    options = Options()
+    compiled = torch.compile(apply, backend="eager")
+
+    def set_bias():
+        options.bias = later
+
+    (finding,) = findings_after(lambda: compiled(X, options), set_bias, lambda: compiled(X, options))
+    assert f"instead of None, {advised}" in finding.advice

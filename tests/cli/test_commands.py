@@ -200,7 +200,7 @@ def test_dynx_assert_fails_if_all_functions_were_skipped(tmp_path, capsys):
     assert main(["assert", str(tmp_path / "skipped.dynx"), "--max-recompiles", "0"]) == 1
     printed = capsys.readouterr().out
     assert "VACUOUS: the run compiled nothing, so nothing was checked: " in printed
-    assert "train.py:41  main: it has no tensor operation to compile" in printed
+    assert "train.py:41  main: its first call has no tensor operation to compile" in printed
 
 
 def test_dynx_assert_fails_if_the_program_was_killed(tmp_path, capsys):

@@ -204,3 +204,17 @@ def test_fixes_that_helped_in_a_what_if_come_first_and_those_that_raise_are_not_
     state = Search(program, Limits(), experiments, replace(base, run=run))
     assert _worth_trying(state, found) == [others[1], others[2], others[0]]
     assert _worth_trying(state, replace(found, rule="DX999")) == [first, *others]
+
+
+def test_a_fix_that_helps_together_with_another_is_tried_and_a_weaker_mark_than_one_in_vain_is_not(program, base):
+    (finding,) = base.run.findings
+    weaker, dynamic = replace(MARK, code="maybe_mark_dynamic(x, 0)", may_fail=False), Fix("option", "dynamic=True")
+    about = 0, "0", finding.location, finding.rule
+    what_ifs = (
+        WhatIf(*about, MARK, "no effect", 4, 4),
+        WhatIf(*about, dynamic, "no effect", 4, 4),
+        WhatIf(*about, dynamic, "fewer", 4, 2, together=(Fix("statement", "a.b = 1"),)),
+    )
+    found = replace(finding, fixes=(MARK, weaker, dynamic), what_ifs=what_ifs)
+    state = Search(program, Limits(), experiments, replace(base, run=SimpleNamespace(findings=(found,))))
+    assert _worth_trying(state, found) == [dynamic]

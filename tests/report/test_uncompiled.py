@@ -81,7 +81,7 @@ PROGRAMS = {
     ),
     "a function that returns its argument": (
         'torch.compile(lambda x: x, backend="eager")(torch.ones(3))',
-        "it has no tensor operation to compile",
+        "its first call has no tensor operation to compile",
         "compile the function that computes",
     ),
     "a function without tensors": (

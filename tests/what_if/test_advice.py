@@ -19,6 +19,8 @@ TRIED = WhatIf(0, "0", Location("a.py", 1, "f"), "DX102", Fix("option", "dynamic
 FAILED = replace(TRIED, fix=Fix("mark", "mark_dynamic(x, 0)"), outcome="raises", reason="ConstraintViolationError", compiles=0)
 ADVICE = "mark_dynamic(x, 0) before the call; or pad to one size"
 UNPROVEN = "mark_dynamic(x, 0) before the call (not proven); or pad to one size"
+PROVEN = "mark_dynamic(x, 0) before the call (proven: 1 compile, not 5); or pad to one size"
+SETTING = Fix("statement", "a.b = 1")
 CUT = replace(FAILED, outcome="not proven", reason="the time for what-ifs was used up")
 ALTERNATIVES = (Alternative("mark_dynamic(x, 0) before the call", "mark_dynamic"), Alternative("pad to one size"))
 
@@ -42,7 +44,12 @@ ALTERNATIVES = (Alternative("mark_dynamic(x, 0) before the call", "mark_dynamic"
         ([replace(TRIED, outcome="no effect", compiles=5)], UNPROVEN),
         ([replace(TRIED, outcome="not proven", reason="the time for what-ifs was used up")], UNPROVEN),
         ([replace(TRIED, outcome="leads to another", reason="a graph break")], UNPROVEN),
-        ([replace(TRIED, fix=FAILED.fix)], "mark_dynamic(x, 0) before the call (proven: 1 compile, not 5); or pad to one size"),
+        (
+            [replace(TRIED, together=(SETTING,)), replace(TRIED, outcome="no effect", compiles=5)],
+            f"compile with dynamic=True, together with a.b = 1 (proven together: 1 compile, not 5); or {UNPROVEN}",
+        ),
+        ([replace(TRIED, outcome="fewer", compiles=2, together=(SETTING,)), replace(TRIED, fix=FAILED.fix)], PROVEN),
+        ([replace(TRIED, fix=FAILED.fix)], PROVEN),
     ],
 )
 def test_what_is_proven_comes_first_and_what_is_refuted_is_not_advised(what_ifs, advice):

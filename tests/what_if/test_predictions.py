@@ -129,6 +129,59 @@ def test_an_int_of_a_module_is_followed_though_its_first_value_is_gone(values):
         assert compiles_of(module, steps_of(module, values)) == predicted.compiles
 
 
+def test_a_hidden_int_of_a_module_is_followed_too():
+    """The size changes in the same calls, and torch reports it alone: what the int was is known from the other failed guard."""
+
+    def growing(compiled, module):
+        for size in (3, 4, 5, 6, 7):
+            compiled(ones(size, 3))
+            module.step += 1
+
+    setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+    with Watch(what_if=math.inf) as watch:
+        growing(torch.compile(module := Steps(), backend="eager"), module)
+    predicted = next(each for each in watch.what_ifs if each.fix.code == setting and not each.together)
+    assert predicted.outcome == "fewer"
+    with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
+        module = Steps()
+        assert compiles_of(module, lambda compiled: growing(compiled, module)) == predicted.compiles
+
+
+def test_fixes_of_two_causes_are_tried_together_where_none_helps_alone():
+    """Under `dynamic=False`, the size and the int of the module each force a recompile in every call."""
+
+    def call(compiled, module):
+        for size in (3, 4, 5, 6, 7):
+            module.step = 2 * size
+            compiled(ones(size, 3))
+
+    setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+    with Watch(what_if=math.inf) as watch:
+        call(torch.compile(module := Steps(), backend="eager", dynamic=False), module)
+    alone = {each.outcome for each in watch.what_ifs if not each.together}
+    predicted = {each.fix.code: (each.outcome, each.compiles) for each in watch.what_ifs if each.together}
+    assert alone == {"no effect"}
+    assert predicted == {"dynamic=None": ("fewer", 2), setting: ("fewer", 2)}
+    advice = {finding.rule: finding.advice for finding in watch.findings}
+    proven = "(proven together: 2 compiles, not 5)"
+    assert advice["DX102"].startswith(f"drop dynamic=False from torch.compile, together with {setting} {proven}")
+    assert advice["DX101"].startswith(f"{setting}, together with dynamic=None {proven}")
+    with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
+        module = Steps()
+        assert compiles_of(module, lambda compiled: call(compiled, module)) == 2
+
+
+def test_fixes_are_not_advised_together_where_one_is_enough():
+    """Without `dynamic=False`, torch makes the size dynamic itself."""
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(module := Steps(), backend="eager")
+        for size in (3, 4, 5, 6, 7):
+            module.step = 2 * size
+            compiled(ones(size, 3))
+    assert not any(each.helps for each in watch.what_ifs if each.together)
+    assert any(each.helps for each in watch.what_ifs if each.fix.code.startswith("torch._dynamo.config.allow_unspec_int"))
+
+
 def test_a_fix_of_two_causes_counts_a_call_once():
     """`n` and `m` change in the same call: `dynamic=True` is the fix of both, and the call is one call."""
 
@@ -139,7 +192,7 @@ def test_a_fix_of_two_causes_counts_a_call_once():
         compiled = torch.compile(product, backend="eager")
         for n, m in ((4, 9), (3, 7), (-2, 5), (6, 3)):
             compiled(ones(3), n, m)
-    (predicted,) = (each for each in watch.what_ifs if each.fix.code == "dynamic=True")
+    (predicted,) = (each for each in watch.what_ifs if each.fix.code == "dynamic=True" and not each.together)
     assert predicted.calls == len(watch.compiles) == 3
     assert predicted.compiles == 2
 

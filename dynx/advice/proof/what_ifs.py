@@ -20,11 +20,10 @@ def of_parts(parts: Sequence[Sequence[WhatIf]], fixes: Sequence[Fix]) -> tuple[W
 
     A function has several parts if graph breaks split it.
     """
-    joined = []
-    for fix in fixes:
-        own = [what_if for what_ifs in parts for what_if in what_ifs if what_if.fix == fix]
-        if len(own) == len(parts):
-            joined.append(_sum(own))
+    tried: dict[tuple[Fix, tuple[Fix, ...]], list[WhatIf]] = {(fix, ()): [] for fix in fixes}
+    for what_if in (what_if for what_ifs in parts for what_if in what_ifs if what_if.fix in fixes):
+        tried.setdefault((what_if.fix, what_if.together), []).append(what_if)
+    joined = [_sum(own) for own in tried.values() if len(own) == len(parts)]
     return tuple(sorted(joined, key=lambda what_if: (not what_if.helps, what_if.compiles)))  # stable: the smallest change first
 
 
@@ -58,21 +57,33 @@ def _sum(what_ifs: Sequence[WhatIf]) -> WhatIf:
 def with_what_ifs(advice: Sequence[Alternative], what_ifs: Sequence[WhatIf]) -> Sequence[Alternative]:
     """Return advice in which fixes that are proven to help come first, without those that are proven not to help.
 
-    A fix that is proven to help less than other advice may is added at the end. If none is proven to help, fixes that were not
-    tried stay in the advice, as "not proven".
+    A fix that is proven to help less than other advice may is added at the end. If none is proven to help, one that helps
+    together with fixes of other causes comes first, and fixes that were not tried stay in the advice, as "not proven".
     """
+    together = next((each for each in what_ifs if each.helps and each.together), None)
+    what_ifs = [each for each in what_ifs if not each.together]
     advice = [_with_proof(each, what_ifs) for each in advice]
     refuted = [each.fix for each in what_ifs if each.outcome in ("raises", "no effect", "leads to another")]
     best = next((each for each in what_ifs if each.helps), None)
+    if best is None and together is not None:
+        others = " and ".join(fix.code for fix in together.together)
+        text = f"{_said(together, advice)}, together with {others}"
+        proven = Alternative(text, together.fix.name, f"proven together: {together.result}")
+        return [proven, *without(advice, [*refuted, together.fix])]
     if best is None:
         return without(advice, refuted) or [Alternative(f"nothing that is known helps; tried in vain: {_in_vain(what_ifs)}")]
-    said = naming(advice, best.fix) if best.fix.kind in ("mark", "option") else None
     rest = without(advice, [*refuted, best.fix])
-    proven = Alternative(said.text if said is not None else _written(best), best.fix.name, f"proven: {best.result}")
+    proven = Alternative(_said(best, advice), best.fix.name, f"proven: {best.result}")
     if best.outcome == "removes" or best.compiles <= max(_FEW, best.calls // 2):
         cut = {each.fix.name for each in what_ifs}
         return [proven, *(each for each in rest if each.proof != _UNPROVEN or each.does not in cut)]  # it may do harm
     return [*rest, proven]
+
+
+def _said(what_if: WhatIf, advice: Sequence[Alternative]) -> str:
+    """Return the text for a fix, which is that of the rule for a mark or an option."""
+    said = naming(advice, what_if.fix) if what_if.fix.kind in ("mark", "option") else None
+    return said.text if said is not None else _written(what_if)
 
 
 def _in_vain(what_ifs: Sequence[WhatIf]) -> str:

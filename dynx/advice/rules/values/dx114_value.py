@@ -14,6 +14,7 @@ from dynx.advice.rule import Advice, Cause, RecompileRule, expected, one_of
 from dynx.records.observed import Specialized
 
 _BRANCH = re.compile(r"\b(?:if|elif|while|assert|match)\b")
+_LITERAL = re.compile(r"['\"\d-]|True$|False$")
 
 
 def _advice(cause: Cause) -> Advice:
@@ -74,7 +75,9 @@ def _on_number(cause: Cause, source: str) -> Advice:
 def _on_none(cause: Cause, source: str) -> Advice:
     is_passed = cause.first.holder == "argument"
     when = f"pass {source} in every call" if is_passed else f"set {source} before the first call, such as in __init__"
-    return one_of(f"{when}: instead of None, a tensor that does the same, such as zeros", "expect one recompile")
+    got = next((each for each in (cause.first.expected, cause.first.got) if each != "None"), None) or ""
+    like = got if _LITERAL.match(got) else "a tensor that does the same, such as zeros"
+    return one_of(f"{when}: instead of None, {like}", "expect one recompile")
 
 
 def _needed(fixed: Specialized, source: str) -> str:
