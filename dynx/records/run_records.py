@@ -362,6 +362,24 @@ class RunRecords:
         return tuple(compile for compile in self.compiles if compile.outcome == "skipped" and compile.key in broken)
 
     @property
+    def ended(self) -> tuple[Compile, ...]:
+        """Compilations of a function with compiled code that Dynamo abandoned because the call has no tensor operation.
+
+        From then on torch runs the function eagerly in each call. Before torch 2.13 it gives no reason. Functions that a library
+        calls are left out: they are compiled on their own after a graph break.
+        """
+        broken = {key for event in self.events if isinstance(event, GraphBreak) for key in event.compiles}
+        skipped = (compile for compile in self.compiles if compile.outcome == "skipped" and compile.is_recompile)
+        reasons = ("no ops traced", "gives no reason")
+        return tuple(
+            compile
+            for compile in skipped
+            if compile.key not in broken
+            and any(each in (compile.reason or "").lower() for each in reasons)
+            and not (compile.called_from is not None and compile.called_from.library is not None)
+        )
+
+    @property
     def seconds(self) -> float:
         """Wall time of the whole run in seconds; 0.0 while the run goes on, or if its process was killed before the end."""
         seconds = self.end.get("seconds", 0.0)

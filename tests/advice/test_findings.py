@@ -52,7 +52,7 @@ def test_one_change_that_recompiles_all_parts_of_a_split_function_is_one_finding
 def by_two_modes(x, first, second):
     y = x * 2 if first == "a" else x  # reads first
     torch._dynamo.graph_break()
-    return y + 1 if second == "a" else y  # reads second
+    return y + 1 if second == "a" else y - 1  # reads second
 
 
 def test_changes_of_two_values_in_parts_of_a_split_function_are_two_findings():

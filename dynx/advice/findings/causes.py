@@ -36,8 +36,9 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     varying = _varying_sizes(dynamic)
     split = {part.whole for part in parts.values()}
     groups: _Groups = {}
+    ended = {compile.key for compile in run.ended}  # of which rule DX303 has a finding
     for recompile in run.recompiles:
-        if recompile.id.startswith("!"):
+        if recompile.id.startswith("!") or recompile.key in ended:
             continue  # compiled autograd: the changed value is not a variable of the user's code
         rule = rule_of_reason(recompile.reasons[0]) if recompile.reasons else None
         if rule is not None:
@@ -79,8 +80,9 @@ def _hidden(run: RunRecords, groups: _Groups) -> _Groups:
     known = {(frame, text) for frame, _, source in groups for text in (source, _attribute(source))}
     known |= {(frame_of((each.generation, each.id)), LOCAL.sub(r"\1", each.source)) for each in run.dynamic}
     found: _Groups = {}
+    ended = {compile.key for compile in run.ended}
     for recompile in run.recompiles:
-        for reason in recompile.further:
+        for reason in recompile.further if recompile.key not in ended else ():
             rule, frame = rule_of_reason(reason), frame_of(recompile.key)
             if rule is not None and not {(frame, _subject(reason)), (frame, _attribute(reason.source))} & known:
                 own = replace(recompile, reasons=(reason, *recompile.reasons), seconds=0.0)
