@@ -30,7 +30,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
 
 
 def _location(recompile: Recompile) -> Location:
-    """Return the line that reads the value for which the call was compiled; for a size, which many lines read, the function."""
+    """Return the line that reads the value for which the call was compiled; for a size, the function."""
     reason = next(iter(recompile.reasons), None)
     is_read_there = reason is not None and reason.kind not in ("size", "shape")
     return (reason.location if reason is not None and is_read_there else None) or recompile.location
