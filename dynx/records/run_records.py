@@ -365,8 +365,8 @@ class RunRecords:
     def ended(self) -> tuple[Compile, ...]:
         """Compilations of a function with compiled code that Dynamo abandoned because the call has no tensor operation.
 
-        From then on torch runs the function eagerly in each call. Before torch 2.13 it gives no reason. Functions that a library
-        calls are left out: they are compiled on their own after a graph break.
+        From then on torch runs the function eagerly in each call. Before torch 2.13 it gives no reason. Functions that a
+        library calls are left out: they are compiled on their own after a graph break.
         """
         broken = {key for event in self.events if isinstance(event, GraphBreak) for key in event.compiles}
         skipped = (compile for compile in self.compiles if compile.outcome == "skipped" and compile.is_recompile)
