@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,15 +12,21 @@ from dynx._rewrites.source import Source, code_of, parse
 from dynx._rewrites.statement import alias_of, insert, names_of
 
 
+_WORD = re.compile(r"\w+")
+
+
 def add(source: Source, code: str, function: str) -> Iterator[str]:
     """Yield new texts of a file: the change `code` is made to one call of torch.compile at a time, then to all calls.
 
-    `code` is an argument such as `dynamic=True`, or "dynx.compile", which replaces torch.compile. Calls that compile
-    `function` come first.
+    `code` is an argument such as `dynamic=True`, or "dynx.compile", which replaces torch.compile. If there are calls that name
+    `function` or its class, only these are changed; else calls inside of it, or as its decorator, if there are any.
     """
     compiles = ("torch.compile", f"{alias_of(source)}.compile", *names_of(source, "compile"))
-    sites = sorted(_sites(source, compiles), key=lambda site: not _names(source, site, function))
-    changed = {site: new for site in sites if (new := _changed(site, code, compiles)) is not None}
+    sites = _sites(source, compiles)
+    names = set(function.split(".")) - {"forward"}
+    named = [site for site in sites if names & set(_WORD.findall(code_of(site)))]
+    inside = [site for site in sites if _owner(source, site) in function.split(".")]
+    changed = {site: new for site in named or inside or sites if (new := _changed(site, code, compiles)) is not None}
     texts = [source.replaced(site, new) for site, new in changed.items()]
     if len(changed) > 1:
         texts.append(source.replaced_all(changed))
@@ -80,10 +87,7 @@ def _with_dynx(site: Any, compiles: tuple[str, ...]) -> cst.CSTNode | None:
     return site.with_changes(func=name) if code_of(site.func) in compiles else None
 
 
-def _names(source: Source, site: cst.CSTNode, function: str) -> bool:
-    """Return whether a call of torch.compile seems to compile `function`: it names or decorates the function or its class."""
-    names = set(function.split("."))
-    if any(name in code_of(site) for name in names if name != "forward"):
-        return True
-    owners = [each.name.value for each in source.parents(site) if isinstance(each, (cst.FunctionDef, cst.ClassDef))]
-    return bool(owners) and owners[0] in names
+def _owner(source: Source, site: cst.CSTNode) -> str | None:
+    """Return the name of the function or class that has a call of torch.compile in its body, or as its decorator."""
+    owners = (each.name.value for each in source.parents(site) if isinstance(each, (cst.FunctionDef, cst.ClassDef)))
+    return next(owners, None)

@@ -128,13 +128,24 @@ def test_other_calls_are_left(text):
     assert list(add(source_of(text + "\n"), "dynamic=True", "f")) == []
 
 
-def test_the_call_that_names_the_function_is_changed_first_and_all_of_them_last():
+def test_the_call_that_names_the_function_is_changed():
     text = "a = torch.compile(first)\nb = torch.compile(Second())\n"
-    found = list(add(source_of(text), "dynamic=True", "Second.forward"))
-    assert found == [
-        "a = torch.compile(first)\nb = torch.compile(Second(), dynamic=True)\n",
-        "a = torch.compile(first, dynamic=True)\nb = torch.compile(Second())\n",
-        "a = torch.compile(first, dynamic=True)\nb = torch.compile(Second(), dynamic=True)\n",
+    (found,) = add(source_of(text), "dynamic=True", "Second.forward")
+    assert found == "a = torch.compile(first)\nb = torch.compile(Second(), dynamic=True)\n"
+
+
+def test_the_calls_inside_the_function_are_changed_if_none_names_it():
+    text = "def train():\n    return torch.compile(first)\n\n\nb = torch.compile(second)\n"
+    (found,) = add(source_of(text), "dynamic=True", "train.<locals>.step")
+    assert found == text.replace("(first)", "(first, dynamic=True)")
+
+
+def test_each_call_is_changed_and_then_all_if_none_seems_to_compile_the_function():
+    text = "a = torch.compile(first)\nb = torch.compile(second)\n"
+    assert list(add(source_of(text), "dynamic=True", "Third.forward")) == [
+        "a = torch.compile(first, dynamic=True)\nb = torch.compile(second)\n",
+        "a = torch.compile(first)\nb = torch.compile(second, dynamic=True)\n",
+        "a = torch.compile(first, dynamic=True)\nb = torch.compile(second, dynamic=True)\n",
     ]
 
 
