@@ -11,7 +11,6 @@ import libcst as cst
 from dynx._rewrites.source import Source, code_of, parse
 from dynx._rewrites.statement import alias_of, insert, names_of
 
-
 _WORD = re.compile(r"\w+")
 
 
