@@ -73,6 +73,11 @@ class Compile(OfCompile, Record):
         return not self.id.endswith("/0")
 
     @property
+    def has_no_operation(self) -> bool:
+        """Whether Dynamo skipped the call because it has no tensor operation; torch says so since 2.13."""
+        return self.outcome == "skipped" and "no ops traced" in (self.reason or "").lower()
+
+    @property
     def backend_seconds(self) -> float:
         """The seconds of the backend, with autotuning and the compilers that it waits for."""
         return sum(self.phases.get(name, 0.0) for name in ("backend", "autotuning", "kernels"))

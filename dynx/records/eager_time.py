@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from dynx.records.location import Location
 from dynx.records.record import Record
 
+FEWEST_SAMPLES = 10  # fewer say little about a share
+
 
 @dataclass(frozen=True, slots=True)
 class EagerTime(Record):

@@ -370,13 +370,11 @@ class RunRecords:
         """
         broken = {key for event in self.events if isinstance(event, GraphBreak) for key in event.compiles}
         skipped = (compile for compile in self.compiles if compile.outcome == "skipped" and compile.is_recompile)
-        reasons = ("no ops traced", "gives no reason")
+        own = (each for each in skipped if each.called_from is None or each.called_from.library is None)
         return tuple(
             compile
-            for compile in skipped
-            if compile.key not in broken
-            and any(each in (compile.reason or "").lower() for each in reasons)
-            and not (compile.called_from is not None and compile.called_from.library is not None)
+            for compile in own
+            if compile.key not in broken and (compile.has_no_operation or "gives no reason" in (compile.reason or ""))
         )
 
     @property

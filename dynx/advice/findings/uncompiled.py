@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from dynx.advice.findings.roots import OfBreaks, OfCauses
 from dynx.advice.rule import is_caused_by
+from dynx.records.eager_time import FEWEST_SAMPLES
 from dynx.records.finding import Finding
 from dynx.records.location import Location
 from dynx.records.run_records import RunRecords
-
-_FEWEST = 10  # samples: fewer say little about a share
 
 
 def of_limits(found: Sequence[OfCauses], run: RunRecords) -> list[OfCauses]:
@@ -37,7 +36,7 @@ def of_breaks(found: Iterable[OfBreaks], run: RunRecords) -> list[OfBreaks]:
 
 
 def _with_times(finding: Finding, functions: Collection[Location], run: RunRecords) -> Finding:
-    times = [time for time in run.eager_times if time.location in functions and time.samples >= _FEWEST]
+    times = [time for time in run.eager_times if time.location in functions and time.samples >= FEWEST_SAMPLES]
     return replace(
         finding,
         uncompiled_seconds=sum(time.seconds for time in times),

@@ -7,26 +7,47 @@ from collections.abc import Iterable
 
 from dynx.advice.facts.names import spoken
 from dynx.advice.rule import RunRule, one_of
-from dynx.records.finding import Finding
+from dynx.records.compile import Compile
+from dynx.records.eager_time import FEWEST_SAMPLES, EagerTime
+from dynx.records.finding import Alternative, Finding
 from dynx.records.location import Location
 from dynx.records.recompile import Recompile
 from dynx.records.run_records import RunRecords
 
 
 def _find(run: RunRecords) -> Iterable[Finding]:
-    """Return a finding for each function that was compiled, and that torch skips since a call for which it had to recompile."""
-    ended = {compile.key: compile for compile in run.ended}
-    for recompile in run.recompiles:
-        if (compile := ended.get(recompile.key)) is not None:
-            yield Finding(
-                RULE.id,
-                f"a call without tensor operations ends compiling: {_when(recompile)}torch runs each later call eagerly",
-                _location(recompile),
-                recompile.seconds,
-                (compile.reason or "", "later calls do not use the compiled code either"),
-                "",
-                called_from=compile.called_from.own if compile.called_from is not None else None,
-            ).advised(_ADVICE)
+    """Yield a finding for each function that torch skips since a call without tensor operations.
+
+    If this was the first call, there is a finding only if the function was seen running afterwards.
+    """
+    recompiles = {recompile.key: recompile for recompile in run.recompiles}
+    times = {time.location: time for time in run.eager_times if time.samples >= FEWEST_SAMPLES}
+    for compile in run.ended:
+        if (recompile := recompiles.get(compile.key)) is not None:
+            call = "a call without tensor operations" if compile.has_no_operation else _UNKNOWN
+            what = f"{call} ends compiling: {_when(recompile)}torch runs each later call eagerly"
+            yield _finding(what, _location(recompile), compile, times.get(compile.location))
+    for compile in run.compiles:
+        time = times.get(compile.location)
+        if time is not None and compile.has_no_operation and not compile.is_recompile:
+            what = "the first call has no tensor operation to compile: torch runs each later call eagerly"
+            yield _finding(what, compile.location, compile, time)
+
+
+def _finding(what: str, location: Location, compile: Compile, time: EagerTime | None) -> Finding:
+    finding = Finding(
+        RULE.id,
+        what,
+        location,
+        compile.seconds,
+        (compile.reason or "", "compiled code that exists is not used either"),
+        "",
+        called_from=compile.called_from.own if compile.called_from is not None else None,
+        uncompiled_seconds=time.seconds if time is not None else 0.0,
+        uncompiled_share=min(1.0, time.share) if time is not None else 0.0,
+    )
+    before = f"remove the graph break at line {compile.resumes}: the code after it is then in the same graph"
+    return finding.advised([*([Alternative(before)] if compile.resumes is not None else []), *_ADVICE])
 
 
 def _location(recompile: Recompile) -> Location:
@@ -44,6 +65,7 @@ def _when(recompile: Recompile) -> str:
     return f"{subject} is {reason.got}, and "
 
 
+_UNKNOWN = "a call that torch skips without a reason, most likely without tensor operations (not proven),"
 _SIZE = re.compile(r"\.size\(\)\[(\d+)\]$")
 _ADVICE = one_of(
     "decide outside the compiled function, and do not call it in this case",
