@@ -193,7 +193,8 @@ class WhatIfs:
             return known
         proposals = list(dict.fromkeys(_among_others(cause, first) for cause, first in possible))
         fixes = {fix for _, fix in proposals}
-        setup = joined([setup for fix in fixes if (setup := setup_of(_in_frame(fix, call.frame))) is not None])
+        setups = [setup for fix in fixes if (setup := setup_of(_in_frame(fix, call.frame))) is not None]
+        setup = joined(setups) if len(setups) == len(fixes) else None
         if setup is None or len(fixes) < 2 or any(first.saves or first.calls == 1 for _, first in possible):
             return None
         return self._begun(call, proposals, setup, _OF_FIRST)
