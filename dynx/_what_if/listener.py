@@ -192,7 +192,7 @@ class WhatIfs:
                 known.unknown = "one of these fixes is enough"
             return known
         proposals = list(dict.fromkeys(_among_others(cause, first) for cause, first in possible))
-        fixes = {fix for _, fix in proposals}
+        fixes = list(dict.fromkeys(fix for _, fix in proposals))
         setups = [setup for fix in fixes if (setup := setup_of(_in_frame(fix, call.frame))) is not None]
         setup = joined(setups) if len(setups) == len(fixes) else None
         if setup is None or len(fixes) < 2 or any(first.saves or first.calls == 1 for _, first in possible):
