@@ -153,6 +153,27 @@ def test_a_warning_is_still_shown_when_the_program_causes_it():
     assert [str(each.message) for each in caught if each.category is UserWarning] == ["loud"]
 
 
+def test_a_warning_that_was_shown_is_not_shown_again():
+    """`catch_warnings` makes all modules forget which warnings they have shown: a trace of dynx must not enter it for others."""
+
+    def once():
+        warnings.warn("once", UserWarning, stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        once()
+        with quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+        once()
+        assert len(caught) == 1
+        with quiet():
+            thread = threading.Thread(target=warnings.simplefilter, args=("default",))
+            thread.start()
+            thread.join()
+        once()
+    assert len(caught) == 2  # the program's own filters work as ever
+
+
 def test_messages_that_torch_logs_once_are_left_to_the_program():
     """torch keeps such messages in a cache: a trace of dynx would use up the one time, without anybody seeing the message."""
     from torch._dynamo.variables import ctx_manager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,8 @@ from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import HookPoint, wrap
 
 _SHOWWARNING = HookPoint("quiet warnings", "warnings:showwarning", purpose="what-if traces without warnings")
+# Python calls it when filters change, as in `catch_warnings`: all modules then forget which warnings they have shown
+_FILTERS_MUTATED = HookPoint("quiet filters", "warnings:_filters_mutated", purpose="what-if traces that repeat no warnings")
 
 
 @contextmanager
@@ -38,7 +41,9 @@ def quiet() -> Iterator[None]:
     for handler in handlers:
         handler.addFilter(is_of_another_thread)
     registries = _warning_registries()
-    points = (_SHOWWARNING, hook_point("logged_once"), hook_point("logged_once_by_context"))
+    points = [_SHOWWARNING, hook_point("logged_once"), hook_point("logged_once_by_context")]
+    if hasattr(warnings, "_filters_mutated"):  # not since Python 3.14
+        points.append(_FILTERS_MUTATED)
     showing = [wrap(point, make) for point in points]
     try:
         yield
