@@ -154,7 +154,7 @@ def test_a_warning_is_still_shown_when_the_program_causes_it():
 
 
 def test_a_warning_that_was_shown_is_not_shown_again():
-    """`catch_warnings` makes all modules forget which warnings they have shown: a trace of dynx must not enter it for others."""
+    """`catch_warnings` makes all modules forget which warnings they have shown: that of a trace of dynx does not."""
 
     def once():
         warnings.warn("once", UserWarning, stacklevel=1)
