@@ -366,11 +366,13 @@ class RunRecords:
         """Compilations of a function with compiled code that Dynamo abandoned because the call has no tensor operation.
 
         From then on torch runs the function eagerly in each call. Before torch 2.13 it gives no reason. Functions that a
-        library calls are left out: they are compiled on their own after a graph break.
+        library calls, and the parts of a function after a graph break, are left out: without the graph break they are inside
+        another graph.
         """
         broken = {key for event in self.events if isinstance(event, GraphBreak) for key in event.compiles}
         skipped = (compile for compile in self.compiles if compile.outcome == "skipped" and compile.is_recompile)
-        own = (each for each in skipped if each.called_from is None or each.called_from.library is None)
+        whole = (each for each in skipped if each.resumes is None)
+        own = (each for each in whole if each.called_from is None or each.called_from.library is None)
         return tuple(
             compile
             for compile in own

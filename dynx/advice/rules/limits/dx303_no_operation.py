@@ -9,7 +9,7 @@ from dynx.advice.facts.names import spoken
 from dynx.advice.rule import RunRule, one_of
 from dynx.records.compile import Compile
 from dynx.records.eager_time import FEWEST_SAMPLES, EagerTime
-from dynx.records.finding import Alternative, Finding
+from dynx.records.finding import Finding
 from dynx.records.location import Location
 from dynx.records.recompile import Recompile
 from dynx.records.run_records import RunRecords
@@ -29,7 +29,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
             yield _finding(what, _location(recompile), compile, times.get(compile.location))
     for compile in run.compiles:
         time = times.get(compile.location)
-        if time is not None and compile.has_no_operation and not compile.is_recompile:
+        if time is not None and compile.has_no_operation and not compile.is_recompile and compile.resumes is None:
             what = "the first call has no tensor operation to compile: torch runs each later call eagerly"
             yield _finding(what, compile.location, compile, time)
 
@@ -46,8 +46,7 @@ def _finding(what: str, location: Location, compile: Compile, time: EagerTime | 
         uncompiled_seconds=time.seconds if time is not None else 0.0,
         uncompiled_share=min(1.0, time.share) if time is not None else 0.0,
     )
-    before = f"remove the graph break at line {compile.resumes}: the code after it is then in the same graph"
-    return finding.advised([*([Alternative(before)] if compile.resumes is not None else []), *_ADVICE])
+    return finding.advised(_ADVICE)
 
 
 def _location(recompile: Recompile) -> Location:
