@@ -41,6 +41,9 @@ def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[OfBreaks, ...]:
         if isinstance(rule, BreakRule) and rule.is_fallback and (other := _explained_at(graph_break, breaks)) is not None:
             consequences.append((other, graph_break))
             continue
+        if isinstance(rule, BreakRule) and (other := _in_block(graph_break, rule, breaks)) is not None:
+            consequences.append((other, graph_break))
+            continue
         title, advice = rule.title_of(graph_break), advice_of(rule, graph_break)
         if (constant := constant_result(graph_break, run.warnings)) is not None:
             advice = advice.with_first(constant)
@@ -173,6 +176,19 @@ def _explained_at(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> Brea
         if rule is None or rule.is_consequence or (isinstance(rule, BreakRule) and (rule.is_fallback or rule.is_expected)):
             continue
         return _key(rule, other)
+    return None
+
+
+def _in_block(graph_break: GraphBreak, rule: BreakRule, breaks: Iterable[GraphBreak]) -> BreakKey | None:
+    """Return the key of a break for the same reason at the same line, in a caller that cannot resume; None if there is none.
+
+    Torch then compiles the called function on its own, and its graph breaks there again.
+    """
+    line = graph_break.location.file, graph_break.location.line
+    for other in breaks:
+        place = rule_of_break(other) if (other.location.file, other.location.line) == line else None
+        if isinstance(place, PlaceRule) and place.is_call and rule_by_reason(other) is rule:
+            return _key(place, other)
     return None
 
 

@@ -59,8 +59,8 @@ def _root(causes: Sequence[Cause], removable: Sequence[tuple[int, GraphBreak]]) 
     for cause in causes:
         if cause.first.holder in _OWN and cause.first.other_instance is None and cause.first.kind != "other":
             return None  # such as a list of the model that grows: without the graph break, another function recompiles for it
-        if _is_chosen(cause):
-            return None
+        if _is_chosen(cause) or (cause.fixed is not None and not is_result(cause)):
+            return None  # a line that needs the exact size of an argument needs it without the graph break too
         number = next((number for number, graph_break in removable if graph_break in (cause.after, cause.apart)), None)
         if number is None:
             return None
