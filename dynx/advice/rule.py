@@ -196,6 +196,7 @@ class Cause:
     hidden_by: Reason | None = None  # the failed guard that torch reports in its place
     is_static: bool = False  # compiled with dynamic=False: each size and number is compiled on its own
     what_ifs: tuple[WhatIf, ...] = ()  # fixes that were tried on calls of the function while the program ran
+    elsewhere: tuple[WhatIf, ...] = ()  # arguments of torch.compile that were tried on calls of its other parts
 
     @property
     def first(self) -> Reason:

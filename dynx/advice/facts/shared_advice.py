@@ -27,7 +27,8 @@ def instances_advice(cause: Cause) -> Advice:
     `isolate_recompiles=True` compiles each instance too: it only keeps them below the recompile limit.
     """
     reason = cause.first
-    if reason.holder == "object" and not is_size_in_shape(reason):
+    is_value = reason.kind not in ("type", "object", "function")  # which no tensor stands for
+    if reason.holder == "object" and is_value and not is_size_in_shape(reason):
         first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
     elif _is_number_of_instances(reason, _FLOAT):
         first = f"make {spoken(reason.source)} a tensor, such as a buffer: tensors of equal shape share the compiled code"

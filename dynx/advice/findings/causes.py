@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -16,7 +17,9 @@ from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, Specialized
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.run_records import RunRecords
+from dynx.records.what_if import WhatIf
 
+_IN_LIST = re.compile(r"\.\w+\[\w+\]\.")  # "cache.layers[0].keys"
 # recompiles, and the rule that applies to them, by function, rule and changed value
 _Groups = dict[tuple[FrameKey, str, str], tuple[RecompileRule, list[Recompile]]]
 
@@ -35,6 +38,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
     varying = _varying_sizes(dynamic)
     split = {part.whole for part in parts.values()}
+    options = [each for each in run.what_ifs if each.fix.kind == "option"]
     groups: _Groups = {}
     ended = {compile.key for compile in run.ended}  # of which rule DX303 has a finding
     for recompile in run.recompiles:
@@ -67,6 +71,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
                 is_static=all(recompile.key in static for recompile in group),
                 hidden_by=group[0].reasons[1] if key in hidden else None,
                 what_ifs=tuple(each for each in run.what_ifs if (each.generation, each.frame, each.rule) == (*frame, rule.id)),
+                elsewhere=tuple(each for each in options if _frame(each) != frame and _whole(each, parts) == whole),
             )
         )
     return tuple(found)
@@ -88,6 +93,14 @@ def _hidden(run: RunRecords, groups: _Groups) -> _Groups:
                 own = replace(recompile, reasons=(reason, *recompile.reasons), seconds=0.0)
                 found.setdefault((frame, rule.id, _subject(reason)), (rule, []))[1].append(own)
     return found
+
+
+def _frame(what_if: WhatIf) -> FrameKey:
+    return FrameKey(what_if.generation, what_if.frame)
+
+
+def _whole(what_if: WhatIf, parts: Mapping[FrameKey, Part]) -> FrameKey:
+    return parts.get(_frame(what_if), Part(_frame(what_if), None)).whole
 
 
 def _attribute(source: str) -> str:
@@ -132,9 +145,13 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
 
 
 def _mark(change: BecameDynamic) -> Mark | None:
-    """Return the tensor and dim of a size that became dynamic; None if the user cannot mark it, such as in an item of *args."""
+    """Return the tensor and dim of a size that became dynamic; None if the user cannot mark it, such as in an item of *args.
+
+    A tensor of an object in a list, as in a cache with layers, may be there only since the first call.
+    """
     tensor = LOCAL.sub(r"\1", change.source)
-    if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args[") or "._base" in tensor:
+    is_passed = not (is_array(tensor) or tensor.startswith("args[") or "._base" in tensor or _IN_LIST.search(tensor))
+    if not change.dim.startswith("size ") or not is_passed:
         return None
     return Mark(tensor, int(change.dim.removeprefix("size ")))
 

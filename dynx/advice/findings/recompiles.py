@@ -57,7 +57,9 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
     found = list(map(find, causes))
     kept = found[list(causes).index(main_cause(causes))]
     found_fixes = fixes.of_causes(causes)
-    what_ifs = of_parts([cause.what_ifs for cause in causes], found_fixes)
+    what_ifs = of_parts(
+        [cause.what_ifs for cause in causes], found_fixes, [each for cause in causes for each in cause.elsewhere]
+    )
     return replace(
         kept.advised(with_what_ifs(_for_parts(kept.alternatives, causes), what_ifs)),
         title=f"{kept.title}{split_by(causes)}",

@@ -15,16 +15,23 @@ _UNPROVEN = "not proven"
 _FEW = 2  # compilations of a function: one with the first size, one with any size
 
 
-def of_parts(parts: Sequence[Sequence[WhatIf]], fixes: Sequence[Fix]) -> tuple[WhatIf, ...]:
+def of_parts(parts: Sequence[Sequence[WhatIf]], fixes: Sequence[Fix], elsewhere: Sequence[WhatIf] = ()) -> tuple[WhatIf, ...]:
     """Return a what-if for each fix that was tried on every part of a function, with the sums of its parts, the best first.
 
-    A function has several parts if graph breaks split it.
+    A function has several parts if graph breaks split it. `elsewhere` has what-ifs of parts that recompile for another cause;
+    a fix that does not help there is not proven to help.
     """
     tried: dict[tuple[Fix, tuple[Fix, ...]], list[WhatIf]] = {(fix, ()): [] for fix in fixes}
     for what_if in (what_if for what_ifs in parts for what_if in what_ifs if what_if.fix in fixes):
         tried.setdefault((what_if.fix, what_if.together), []).append(what_if)
     joined = [_sum(own) for own in tried.values() if len(own) == len(parts)]
+    in_vain = {each.fix for each in elsewhere if not each.helps and not each.together}
+    joined = [_not_proven(each) if each.helps and each.fix in in_vain else each for each in joined]
     return tuple(sorted(joined, key=lambda what_if: (not what_if.helps, what_if.compiles)))  # stable: the smallest change first
+
+
+def _not_proven(what_if: WhatIf) -> WhatIf:
+    return replace(what_if, outcome="not proven", reason="another part of the function needs more")
 
 
 def of_breaks(tried: Sequence[WhatIf], fixes: Sequence[Fix], known: Collection[tuple[str, int, str]]) -> tuple[WhatIf, ...]:

@@ -19,6 +19,6 @@ RULE = BreakRule(
     title_of=lambda graph_break: f"Dynamo does not trace RNN, GRU and LSTM by default{code_of(graph_break)}",
     advice=lambda graph_break: one_of(
         "call the layer outside the compiled function, which compiles what is before and after it",
-        "for short sequences of one length, torch._dynamo.config.allow_rnn = True: it unrolls the layer, again for each length",
+        "for short sequences of one length, torch._dynamo.config.allow_rnn = True, which unrolls it, again for each length",
     ),
 )
