@@ -37,6 +37,7 @@ BETWEEN = re.compile(r"; or |, or |; ")
 SETTING = re.compile(r"(?<![\w.])((?:torch\._dynamo\.)?config\.\w+(?: = [^\s;,)]+|\.add\([\w.]+\)))")
 OPTION = re.compile(r"\b(?:compile|each|module) with (\w+=\w+)")
 MARK = re.compile(r"\b(maybe_)?mark_dynamic\((.+?), (\d+)\)")
+MARKS = re.compile(r"for t in \[(.+)\]: (maybe_)?mark_dynamic\(t, (\d+)\)")
 AS_TENSOR = re.compile(r"\bpass \S+ as a tensor\b")
 
 
@@ -58,6 +59,11 @@ def fixes_in(text: str, finding: Finding) -> Iterator[Fix]:
         yield next((fix for fix in finding.fixes if setting[1] in fix.code), Fix("statement", setting[1]))
     elif option := OPTION.search(text):
         yield Fix("option", option[1])
+    elif loop := MARKS.search(text):
+        own = tuple(Mark(source, int(loop[3])) for source in loop[1].split(", "))
+        found = next((fix for fix in finding.fixes if fix.kind == "mark"), None)
+        if found is not None:
+            yield replace(found, code=text, marks=own, may_fail=not loop[2])
     elif marks := MARK.findall(text):
         own = tuple(Mark(source, int(dim)) for _, source, dim in marks)
         found = next((fix for fix in finding.fixes if fix.kind == "mark"), None)

@@ -42,6 +42,10 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
             if value is not None
         }
         marks = {f"{function}({_text_of(value, named)}, {each.dim})": value for each, value in passed.items()}
+        above = {code_of(each).strip() for each in source.above(found)}
+        marks = {line: value for line, value in marks.items() if line not in above}  # of an earlier fix
+        if not marks:
+            continue
         yield source.inserted(found, (*names, *marks), named)
         if any(value.argument.star for value in [*passed.values()][1:]):  # a later call may lack some items
             guarded = [_guarded(line, value, named) if number else line for number, (line, value) in enumerate(marks.items())]

@@ -84,6 +84,11 @@ class Source:
                 return each
         return None
 
+    def above(self, statement: cst.CSTNode) -> Sequence[cst.CSTNode]:
+        """Return the statements above a statement, in the same block."""
+        body = getattr(self.parent(statement), "body", ())
+        return body[: body.index(statement)] if statement in body else ()
+
     def function_at(self, line: int) -> cst.FunctionDef | None:
         """Return the function whose definition, or first decorator, is at a line, or None."""
         for function in self.nodes(cst.FunctionDef):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of the extra 'fix'")
@@ -128,3 +130,12 @@ def test_a_number_is_passed_as_a_tensor():
     source = source_of(text)
     fix = rewrite("tensor argument", at(1), at(4), (Mark("lr", 0),))
     assert list(as_tensor(source, source, fix)) == [text.replace("0.1 * epoch", "torch.tensor(0.1 * epoch)")]
+
+
+def test_a_mark_that_stands_above_the_call_is_not_written_again():
+    """A later finding marks more sizes of the same call."""
+    text = "def step(a, b):\n    return 0\n\ntorch._dynamo.mark_dynamic(a, 0)\nstep(a, b)\n"
+    fix = Fix("mark", "mark_dynamic(a, 0)", at(1), at(5), (Mark("a", 0), Mark("b", 0)))
+    (found,) = mark(source_of(text), source_of(text), fix)
+    assert found == text.replace("step(a, b)\n", "torch._dynamo.mark_dynamic(b, 0)\nstep(a, b)\n")
+    assert list(mark(source_of(found), source_of(found), replace(fix, called_from=at(6)))) == []

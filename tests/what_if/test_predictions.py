@@ -263,7 +263,7 @@ def test_two_sizes_of_an_argument_of_a_module_are_marked_together():
         for size in (3, 4):
             compiled(ones(size, size + 2))
     assert {each.fix.code: each.outcome for each in watch.what_ifs} == {
-        "maybe_mark_dynamic(x, 0) and 1 more": "removes",
+        "maybe_mark_dynamic(x, 0) with maybe_mark_dynamic(x, 1)": "removes",
         "dynamic=True": "removes",
     }
     (finding,) = watch.findings
@@ -295,7 +295,7 @@ def test_what_is_known_of_a_fix_that_another_replaced_is_not_proven():
         for shape in ((3, 4), (5, 4), (5, 6)):
             compiled(ones(*shape))
     known = {each.fix.code: (each.outcome, each.calls, each.compiles) for each in watch.what_ifs}
-    assert known["maybe_mark_dynamic(x, 0) and 1 more"] == ("removes", 3, 1)
+    assert known["maybe_mark_dynamic(x, 0) with maybe_mark_dynamic(x, 1)"] == ("removes", 3, 1)
     assert known["mark_dynamic(x, 0)"][0] == "not proven"
 
 

@@ -20,6 +20,7 @@ from dynx.records.location import Location
 
 CONFIG = "torch._dynamo.config"
 _LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
+_MANY = 3  # marks that are written as a loop
 _BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "rewrite")  # the smallest change first
 
 
@@ -36,11 +37,17 @@ def option(code: str, text: str = "compile with {}") -> Alternative:
 
 def marked(own: Mark, others: Sequence[Mark], text: str, *, may_fail: bool) -> Alternative:
     """Return the alternative to mark a size and others as dynamic; `text` says when, with `{}` for the calls."""
-    maybe = "" if may_fail else "maybe_"
-    calls = [f"{maybe}{mark_text(mark)}" for mark in others]
-    more = [*calls[:2], f"{len(calls) - 2} more"] if len(calls) > 2 else calls
-    code = f"{maybe}{mark_text(own)}{' with ' if more else ''}{' and '.join(more)}"
+    code = _marks_text((own, *others), may_fail=may_fail)
     return Alternative(text.format(code), Fix("mark", code, may_fail=may_fail).name)
+
+
+def _marks_text(marks: Sequence[Mark], *, may_fail: bool) -> str:
+    """Return marks as the user writes them: one call for each, or a loop for three or more of the same dim."""
+    maybe = "" if may_fail else "maybe_"
+    if len(marks) >= _MANY and len({mark.dim for mark in marks}) == 1:
+        return f"for t in [{', '.join(spoken(mark.source) for mark in marks)}]: {maybe}mark_dynamic(t, {marks[0].dim})"
+    first, *more = (f"{maybe}{mark_text(mark)}" for mark in marks)
+    return f"{first}{' with ' if more else ''}{' and '.join(more)}"
 
 
 NOT_STATIC = Alternative("drop dynamic=False from torch.compile", "dynamic=None")
@@ -97,16 +104,15 @@ def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
     together = (own, *cause.together)
     more = tuple(dict.fromkeys((*together, *cause.varying)))
     if len(more) == 1 and not cause.is_split:
-        yield from _marks(mark_text(own), cause, together, may_fail=True)
-    others = f" and {len(more) - 1} more" if len(more) > 1 else ""
-    yield from _marks(f"maybe_{mark_text(more[0])}{others}", cause, more, may_fail=False)
+        yield from _marks(cause, together, may_fail=True)
+    yield from _marks(cause, more, may_fail=False)
 
 
-def _marks(text: str, cause: Cause, marks: tuple[Mark, ...], *, may_fail: bool) -> Iterator[Fix]:
+def _marks(cause: Cause, marks: tuple[Mark, ...], *, may_fail: bool) -> Iterator[Fix]:
     """Yield a fix with `marks` before the first call of the function, then one with `marks` before the call that recompiled."""
     lines = dict.fromkeys(filter(None, map(_in_user_code, (cause.first_call, cause.called_from))))
     for line in lines or (None,):
-        yield Fix("mark", text, cause.recompiles[0].location, line, marks, may_fail)
+        yield Fix("mark", _marks_text(marks, may_fail=may_fail), cause.recompiles[0].location, line, marks, may_fail)
 
 
 def mark_text(mark: Mark) -> str:
