@@ -135,3 +135,45 @@ def test_a_list_that_grows_is_a_finding_of_its_own_beside_a_break_whose_fix_woul
         for _ in range(4):
             compiled(torch.ones(3))
     assert any("self.history" in each.title for each in watch.findings if each.rule == "DX104")
+
+
+class Interaction(torch.nn.Module):
+    """As in a graph network: `fill_diagonal_` needs the exact number of atoms, and `nonzero` breaks the graph."""
+
+    def forward(self, x):
+        close = (x[:, None] - x[None]).abs().lt(1).fill_diagonal_(False)  # exact
+        rows, _ = close.nonzero(as_tuple=True)  # breaks
+        return x + torch.zeros_like(x).index_add(0, rows, x[rows])
+
+
+class Interactions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Interaction() for _ in range(2))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_a_size_that_a_line_needs_exactly_is_a_finding_of_its_own_and_one_line_has_one_finding():
+    """Without the graph break, the size is still fixed: the seconds of its recompiles are not those of the break."""
+    torch.manual_seed(0)
+    compiled = torch.compile(Interactions(), backend="eager")
+    with Watch(what_if=math.inf) as watch:
+        for size in (6, 7, 9, 8):
+            compiled(torch.randn(size))
+    rules = [finding.rule for finding in watch.findings]
+    assert sorted(rules) == ["DX102", "DX206"]
+    size = watch.findings[rules.index("DX102")]
+    assert "fill_diagonal_" in size.title
+    assert size.count >= 2
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch._dynamo.reset()
+        compiled = torch.compile(Interactions(), backend="eager")
+        with Watch() as without:
+            for size in (6, 7, 9, 8):
+                compiled(torch.randn(size))
+    assert len(without.graph_breaks) == 0
+    assert len(without.recompiles) >= 2

@@ -66,6 +66,15 @@ def test_parts_of_a_function_are_added_up():
     assert refuted.outcome == "raises"
 
 
+def test_a_fix_that_does_not_help_another_part_is_not_proven():
+    """`dynamic=True` is an argument for the whole function: it may cost more after a graph break than it saves before."""
+    other = replace(TRIED, frame="2", calls=3, compiles=3, outcome="no effect")
+    (found,) = of_parts([[TRIED]], [TRIED.fix], [other])
+    assert found.outcome == "not proven"
+    (found,) = of_parts([[TRIED]], [TRIED.fix], [replace(other, compiles=1, outcome="removes")])
+    assert found.outcome == "removes"
+
+
 def test_a_run_file_has_the_last_state_of_each_what_if(tmp_path):
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     with Watch(tmp_path / "run.dynx", what_if=math.inf) as watch:

@@ -43,6 +43,7 @@ def find(run: RunRecords, inside: Iterable[Cause]) -> tuple[OfBreaks, ...]:
             continue
         if isinstance(rule, BreakRule) and (other := _in_block(graph_break, rule, breaks)) is not None:
             consequences.append((other, graph_break))
+            merged_breaks.setdefault(other, []).append(graph_break)  # it splits off functions too
             continue
         title, advice = rule.title_of(graph_break), advice_of(rule, graph_break)
         if (constant := constant_result(graph_break, run.warnings)) is not None:

@@ -57,7 +57,8 @@ def _root(causes: Sequence[Cause], removable: Sequence[tuple[int, GraphBreak]]) 
     """Return the number of the first graph break that splits a recompiled function off; None if another function recompiles."""
     numbers = []
     for cause in causes:
-        if cause.first.holder in _OWN and cause.first.other_instance is None and cause.first.kind != "other":
+        is_own = cause.first.holder in _OWN and not is_result(cause)
+        if is_own and cause.first.other_instance is None and cause.first.kind != "other":
             return None  # such as a list of the model that grows: without the graph break, another function recompiles for it
         if _is_chosen(cause) or (cause.fixed is not None and not is_result(cause)):
             return None  # a line that needs the exact size of an argument needs it without the graph break too
