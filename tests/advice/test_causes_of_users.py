@@ -356,5 +356,5 @@ def test_a_value_that_was_none_is_set_before_the_first_call(later, advised):
     def set_bias():
         options.bias = later
 
-    (finding,) = findings_after(lambda: compiled(X, options), set_bias, lambda: compiled(X, options))
-    assert f"instead of None, {advised}" in finding.advice
+    found = findings_after(lambda: compiled(X, options), set_bias, lambda: compiled(X, options))
+    assert f"instead of None, {advised}" in found[0].advice
