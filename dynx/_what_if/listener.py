@@ -184,11 +184,11 @@ class WhatIfs:
             refuted = refuted and (known.is_refuted or not known.traces)  # or it cannot be tried on this function
 
     def _together(self, call: _Call, possible: Sequence[tuple[Cause, Variant]]) -> Variant | None:
-        """Return the variant with several fixes; a new one, with a fix of each cause, if none saves a compilation alone."""
+        """Return the variant with several fixes; a new one, with a fix of each cause, if none saves a compilation by itself."""
         known = next((each for each in call.function.variants.values() if len(each.fixes) > 1), None)
         if known is not None:
-            alone = [each for each in call.function.variants.values() if each.fixes < known.fixes and each.saves]
-            if not known.unknown and any(each.is_open and each.compiles <= known.compiles for each in alone):
+            single = [each for each in call.function.variants.values() if each.fixes < known.fixes and each.saves]
+            if not known.unknown and any(each.is_open and each.compiles <= known.compiles for each in single):
                 known.unknown = "one of these fixes is enough"
             return known
         proposals = list(dict.fromkeys(_among_others(cause, first) for cause, first in possible))

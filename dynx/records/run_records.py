@@ -321,8 +321,8 @@ class RunRecords:
         table=Table(
             "What fixes would change",
             ("rule", "fix", "function", "result", "seconds"),
-            lambda r: [(r.rule, r.fix.code, Function(r.location), r.result, Seconds(r.seconds))],
-            lambda r: [Line(r.rule, (f"{r.fix.code}: {r.result}",), r.location)],
+            lambda r: [(r.rule, r.code, Function(r.location), r.result, Seconds(r.seconds))],
+            lambda r: [Line(r.rule, (f"{r.code}: {r.result}",), r.location)],
             order=6,
         ),
     )

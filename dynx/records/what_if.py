@@ -45,6 +45,11 @@ class WhatIf(Record):
     together: tuple[Fix, ...] = ()  # fixes of other causes of the same recompiles, in effect at the same time
 
     @property
+    def code(self) -> str:
+        """The fix as text, with the fixes that are in effect at the same time."""
+        return ", together with ".join([self.fix.code, *(fix.code for fix in self.together)])
+
+    @property
     def is_proven(self) -> bool:
         """Whether it was found out what the fix does."""
         return self.outcome != "not proven"

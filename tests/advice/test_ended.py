@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -77,3 +79,10 @@ def test_functions_of_libraries_have_none():
     inside = Location("lib.py", 3, "helper", library="lib")
     compile = Compile(0, "0/1", HERE, "skipped", 0.1, reason=NO_OPERATION, called_from=inside)
     assert findings_of(compile, Recompile(0, "0/1", HERE, (), 0.1, "skipped")) == []
+
+
+def test_a_first_call_without_operations_says_nothing_of_compiled_code():
+    (finding,) = findings_of(FIRST, EagerTime(HERE, 0.6, 1.0, 30))
+    assert not any("compiled code" in line for line in finding.evidence)
+    inside = Location("lib.py", 3, "helper", library="lib")
+    assert findings_of(replace(FIRST, called_from=inside), EagerTime(HERE, 0.6, 1.0, 30)) == []

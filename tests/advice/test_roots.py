@@ -158,7 +158,7 @@ class Interactions(torch.nn.Module):
 
 
 def test_a_size_that_a_line_needs_exactly_is_a_finding_of_its_own_and_one_line_has_one_finding():
-    """Without the graph break, the size is still fixed: the seconds of its recompiles are not those of the break."""
+    """Without the graph break, the size is fixed too: the seconds of its recompiles are not those of the break."""
     torch.manual_seed(0)
     compiled = torch.compile(Interactions(), backend="eager")
     with Watch(what_if=math.inf) as watch:

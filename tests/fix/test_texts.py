@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from programs_runner import run
 
 from dynx import advice
-from dynx._rewrites import Files, ways
+from dynx._rewrites import _OF_LINES, Files, ways
 from dynx.advice.rule import Advice, BreakRule, RecompileRule
 from dynx.records import Finding, fix
 
@@ -114,3 +115,8 @@ def without_words(finding: Finding) -> Finding:
     return replace(
         finding, fixes=tuple(replace(each, code="words") if each.kind in is_named else each for each in finding.fixes)
     )
+
+
+def test_every_rewrite_has_a_function_that_writes_it():
+    of_calls = {"tensor argument", "tensor attribute"}
+    assert set(_OF_LINES) | of_calls == set(get_args(fix.Rewrite)) == set(fix.TEXTS)

@@ -115,3 +115,8 @@ def test_a_finding_gets_the_fixes_of_its_advice_whatever_the_budget():
     cut = [each for name, each in tried.items() if name not in ("mark_dynamic", "dynamic=None")]  # the others are not advised
     assert {each.reason for each in cut} == {"the time for what-ifs was used up"}
     assert not any(each.is_proven for each in cut)
+
+
+def test_a_table_names_all_fixes_that_were_tried_together():
+    assert replace(TRIED, together=(SETTING,)).code == "dynamic=True, together with a.b = 1"
+    assert TRIED.code == "dynamic=True"

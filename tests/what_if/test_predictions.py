@@ -130,7 +130,7 @@ def test_an_int_of_a_module_is_followed_though_its_first_value_is_gone(values):
 
 
 def test_a_hidden_int_of_a_module_is_followed_too():
-    """The size changes in the same calls, and torch reports it alone: what the int was is known from the other failed guard."""
+    """The size changes in the same calls, and torch reports only it: what the int was is known from the other failed guard."""
 
     def growing(compiled, module):
         for size in (3, 4, 5, 6, 7):
@@ -147,7 +147,7 @@ def test_a_hidden_int_of_a_module_is_followed_too():
         assert compiles_of(module, lambda compiled: growing(compiled, module)) == predicted.compiles
 
 
-def test_fixes_of_two_causes_are_tried_together_where_none_helps_alone():
+def test_fixes_of_two_causes_are_tried_together_where_none_helps_by_itself():
     """Under `dynamic=False`, the size and the int of the module each force a recompile in every call."""
 
     def call(compiled, module):
@@ -158,9 +158,9 @@ def test_fixes_of_two_causes_are_tried_together_where_none_helps_alone():
     setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
     with Watch(what_if=math.inf) as watch:
         call(torch.compile(module := Steps(), backend="eager", dynamic=False), module)
-    alone = {each.outcome for each in watch.what_ifs if not each.together}
+    single = {each.outcome for each in watch.what_ifs if not each.together}
     predicted = {each.fix.code: (each.outcome, each.compiles) for each in watch.what_ifs if each.together}
-    assert alone == {"no effect"}
+    assert single == {"no effect"}
     assert predicted == {"dynamic=None": ("fewer", 2), setting: ("fewer", 2)}
     advice = {finding.rule: finding.advice for finding in watch.findings}
     proven = "(proven together: 2 compiles, not 5)"

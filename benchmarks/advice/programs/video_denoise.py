@@ -20,7 +20,7 @@ def rearrange(x, pattern, **sizes):
     if left == "t (k c) h w" and right == "(t k) c h w":
         t, kc, h, w = x.shape
         return x.reshape(t * sizes["k"], kc // sizes["k"], h, w)
-    raise NotImplementedError(pattern)
+    raise NotImplementedError(pattern)  # the program has only the patterns above
 
 
 class Denoiser(nn.Module):

@@ -42,7 +42,7 @@ def quiet() -> Iterator[None]:
         handler.addFilter(is_of_another_thread)
     registries = _warning_registries()
     points = [_SHOWWARNING, hook_point("logged_once"), hook_point("logged_once_by_context")]
-    if hasattr(warnings, "_filters_mutated"):  # not since Python 3.14
+    if hasattr(warnings, "_filters_mutated"):  # private to Python, which may drop it
         points.append(_FILTERS_MUTATED)
     showing = [wrap(point, make) for point in points]
     try:

@@ -187,9 +187,9 @@ def _in_block(graph_break: GraphBreak, rule: BreakRule, breaks: Iterable[GraphBr
     """
     line = graph_break.location.file, graph_break.location.line
     for other in breaks:
-        place = rule_of_break(other) if (other.location.file, other.location.line) == line else None
-        if isinstance(place, PlaceRule) and place.is_call and rule_by_reason(other) is rule:
-            return _key(place, other)
+        around = rule_of_break(other) if (other.location.file, other.location.line) == line else None
+        if isinstance(around, PlaceRule) and around.is_call and rule_by_reason(other) is rule:
+            return _key(around, other)
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from dynx.advice.facts.names import LOCAL, is_array
@@ -48,7 +48,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
         if rule is not None:
             key = frame_of(recompile.key), rule.id, _subject(recompile.reasons[0])
             groups.setdefault(key, (rule, []))[1].append(recompile)
-    hidden = _hidden(run, groups)
+    hidden = _hidden(run, groups, ended)
     found = []
     for key, (rule, group) in (groups | hidden).items():
         frame, *_ = key
@@ -77,7 +77,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     return tuple(found)
 
 
-def _hidden(run: RunRecords, groups: _Groups) -> _Groups:
+def _hidden(run: RunRecords, groups: _Groups, ended: Collection[tuple[int, str]]) -> _Groups:
     """Return the causes that never come first: in all their recompiles, another guard of the same cache entry failed too.
 
     Their recompiles are those of other causes, and cost nothing here. Numbers that torch made dynamic are left out.
@@ -85,7 +85,6 @@ def _hidden(run: RunRecords, groups: _Groups) -> _Groups:
     known = {(frame, text) for frame, _, source in groups for text in (source, _attribute(source))}
     known |= {(frame_of((each.generation, each.id)), LOCAL.sub(r"\1", each.source)) for each in run.dynamic}
     found: _Groups = {}
-    ended = {compile.key for compile in run.ended}
     for recompile in run.recompiles:
         for reason in recompile.further if recompile.key not in ended else ():
             rule, frame = rule_of_reason(reason), frame_of(recompile.key)

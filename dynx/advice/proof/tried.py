@@ -25,8 +25,8 @@ def with_trials(finding: Finding, trials: Iterable[Trial]) -> Finding:
     if helps is not None:
         return tried.advised([Alternative(helps.fix.code, helps.fix.name, f"tried: {helps.result}")])
     rest = without(finding.alternatives or [Alternative(finding.advice)], [trial.fix for trial in own])
-    alone = [trial for trial in own if trial.fix.after is None] or own
-    in_vain = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in alone))
+    single = [trial for trial in own if trial.fix.after is None] or own
+    in_vain = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in single))
     left = tried.advised(rest or [Alternative("nothing that is known helps")])
     return replace(left, advice=f"{left.advice}{_IN_VAIN}{in_vain}")
 

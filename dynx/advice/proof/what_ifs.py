@@ -31,7 +31,7 @@ def of_parts(parts: Sequence[Sequence[WhatIf]], fixes: Sequence[Fix], elsewhere:
 
 
 def _not_proven(what_if: WhatIf) -> WhatIf:
-    return replace(what_if, outcome="not proven", reason="another part of the function needs more")
+    return replace(what_if, outcome="not proven", reason="it is not proven to help another part of the function")
 
 
 def of_breaks(tried: Sequence[WhatIf], fixes: Sequence[Fix], known: Collection[tuple[str, int, str]]) -> tuple[WhatIf, ...]:

@@ -29,7 +29,9 @@ def _find(run: RunRecords) -> Iterable[Finding]:
             yield _finding(what, _location(recompile), compile, times.get(compile.location))
     for compile in run.compiles:
         time = times.get(compile.location)
-        if time is not None and compile.has_no_operation and not compile.is_recompile and compile.resumes is None:
+        is_of_library = compile.called_from is not None and compile.called_from.library is not None
+        is_first = compile.has_no_operation and not compile.is_recompile and compile.resumes is None
+        if time is not None and is_first and not is_of_library:
             what = "the first call has no tensor operation to compile: torch runs each later call eagerly"
             yield _finding(what, compile.location, compile, time)
 
@@ -40,7 +42,7 @@ def _finding(what: str, location: Location, compile: Compile, time: EagerTime | 
         what,
         location,
         compile.seconds,
-        (compile.reason or "", "compiled code that exists is not used either"),
+        (compile.reason or "", *(["the compiled code of earlier calls is not used either"] if compile.is_recompile else [])),
         "",
         called_from=compile.called_from.own if compile.called_from is not None else None,
         uncompiled_seconds=time.seconds if time is not None else 0.0,
