@@ -43,6 +43,7 @@ _TORCH_CONSTANTS = ("dtype", "device", "layout", "memory_format", "DispatchKeySe
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__getattr__ looks here
 _IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # types whose expected value torch prints
 _CONSTANT_KEY = re.compile(r"[0-9]+|'[^'\\]*'|\"[^\"\\]*\"")  # of a subscript, as source
+_DIMENSION = re.compile(r"(?P<tensor>.+)\.(?P<what>(?:size|stride)(?=\(\)\[)|storage_offset)\(\)(?:\[(?P<dim>\d+)\])?")
 _MAX_LENGTH = 80  # characters of a value
 _MAX_KEYS = 8  # of a dict
 _MAX_KEY_TEXTS = 64  # of a dict whose keys are compared
@@ -386,16 +387,13 @@ def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]
 
 def dimension(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
     """Return the value of an expression, such as the size `x.size()[0]` or a stride, as text; None if it cannot be read."""
-    owner, _, method = source.rpartition(".")
-    kind, _, rest = method.partition("()[")
-    if kind not in ("size", "stride") or not rest[:-1].isdigit():
+    match = _DIMENSION.fullmatch(source)
+    if match is None:
         return describe(source, locals, globals)
-    tensor, index = resolve(owner, locals, globals), int(rest[:-1])
-    if not is_plain_tensor(tensor) or index >= tensor.dim():
-        return None
+    tensor, dims = resolve(match["tensor"], locals, globals), [int(match["dim"])] if match["dim"] else []
     try:
-        return str(tensor.size(index) if kind == "size" else tensor.stride(index))
-    except RuntimeError:  # a sparse tensor has no strides
+        return str(getattr(tensor, match["what"])(*dims)) if is_plain_tensor(tensor) else None
+    except (IndexError, RuntimeError, NotImplementedError):  # fewer dims; a sparse tensor has no strides and no storage
         return None
 
 

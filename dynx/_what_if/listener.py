@@ -19,6 +19,7 @@ from dynx._trace.source_names import in_frame
 from dynx._what_if.breaks import BreakFixes
 from dynx._what_if.budget import Budget
 from dynx._what_if.earlier_calls import KeptCall, keep
+from dynx._what_if.first_sizes import first_sizes
 from dynx._what_if.setups import Setup, joined, setup_of
 from dynx._what_if.variant import Earlier, Proposal, Variant
 from dynx.advice.facts.names import spoken
@@ -81,12 +82,14 @@ class _Call:
         """The earlier calls for which the function was compiled."""
         return [call.restored(self.frame.locals) for call in self.function.calls]
 
-    @property
+    @cached_property
     def changed(self) -> dict[str, str | None]:
         """The values of the first call that are other ones now, by source."""
-        failed = (*self.recompile.reasons, *self.recompile.further)
+        failed, first = (*self.recompile.reasons, *self.recompile.further), self.function.calls[0]
         changed = {spoken(reason.source): reason.expected for reason in failed}
-        return changed | self.function.calls[0].kept.changed(self.frame.locals)
+        if (guards := first.guards()) is not None:
+            changed |= first_sizes(guards, self.frame)
+        return changed | first.kept.changed(self.frame.locals)
 
 
 class WhatIfs:

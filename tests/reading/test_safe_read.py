@@ -199,13 +199,14 @@ def test_guard_source_is_classified_by_the_kind_of_object_that_holds_the_value(s
     assert safe_read.holder(source, {**LOCALS, "opt": OPTIMIZER}, GLOBALS) == holder
 
 
-def test_size_and_stride_are_read_from_plain_tensors_only():
+def test_size_stride_and_offset_are_read_from_plain_tensors_only():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "Sparse CSR tensor support is in beta state"
         values = {"x": torch.ones(2, 3), "t": Trap(), "sparse": torch.ones(2, 2).to_sparse_csr(), "n": 4}
     assert [safe_read.dimension(f"x.{kind}()[0]", values, {}) for kind in ("size", "stride")] == ["2", "3"]
+    assert safe_read.dimension("y.storage_offset()", {"y": values["x"][1]}, {}) == "3"
     assert safe_read.dimension("n", values, {}) == "4"
-    for source in ("x.size()[2]", "t.size()[0]", "sparse.stride()[0]", "t.size()"):
+    for source in ("x.size()[2]", "t.size()[0]", "sparse.stride()[0]", "t.size()", "t.storage_offset()"):
         assert safe_read.dimension(source, values, {}) is None
 
 

@@ -85,6 +85,7 @@ PROGRAMS = {
     "tensors in a dict": (in_batch, calls(*(({"ids": [ones(n)], "scale": 2},) for n in (3, 4, 5)))),
     "a graph break": (broken, calls(*SIZES)),
     "keys of a dict": (keyed, calls((ones(3), {}), (ones(3), {"bias": 1}), (ones(4), {}), (ones(4), {"bias": 2}))),
+    "offsets in a storage": (torch.sin, lambda compiled: [compiled(ones(20)[first:8]) for first in (3, 1, 0)]),
     "equal sizes at first": (two_sizes, calls((ones(4, 1), ones(4, 1)), (ones(5, 1), ones(1, 6)), (ones(6, 1), ones(1, 7)))),
 }
 
@@ -145,6 +146,37 @@ def test_a_hidden_int_of_a_module_is_followed_too():
     with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
         module = Steps()
         assert compiles_of(module, lambda compiled: growing(compiled, module)) == predicted.compiles
+
+
+class Adapter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.load(2)
+
+    def load(self, rank):
+        self.down, self.up = nn.Parameter(ones(rank, 4)), nn.Parameter(ones(4, rank))
+
+    def forward(self, x):
+        return x + x @ self.down.T @ self.up.T
+
+
+def test_sizes_that_changed_together_are_followed_though_the_first_parameters_are_gone():
+    """torch reports the size of the first one: what the others were is known from the guards."""
+
+    def serve(compiled, model):
+        for rank in (2, 4, 8, 16):
+            for adapter in model:
+                adapter.load(rank)
+            compiled(ones(3, 4))
+
+    setting = "torch._dynamo.config.force_parameter_static_shapes = False"
+    with Watch(what_if=math.inf) as watch:
+        serve(torch.compile(model := nn.Sequential(Adapter(), Adapter()), backend="eager"), model)
+    predicted = next(each for each in watch.what_ifs if each.fix.code == setting)
+    assert (predicted.outcome, predicted.calls) == ("fewer", 4)
+    with torch._dynamo.config.patch(force_parameter_static_shapes=False):
+        model = nn.Sequential(Adapter(), Adapter())
+        assert compiles_of(model, lambda compiled: serve(compiled, model)) == predicted.compiles
 
 
 def test_fixes_of_two_causes_are_tried_together_where_none_helps_by_itself():

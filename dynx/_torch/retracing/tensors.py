@@ -17,6 +17,7 @@ class TensorMetadata:
     reference: weakref.ref[Any]
     size: tuple[int, ...]
     stride: tuple[int, ...]
+    storage_offset: int
     dtype: Any
     device: Any
     requires_grad: bool
@@ -39,6 +40,7 @@ def metadata_of(tensor: Any) -> TensorMetadata:
         weakref.ref(tensor),
         tuple(tensor.size()),
         tensor.stride(),
+        tensor.storage_offset(),
         tensor.dtype,
         tensor.device,
         tensor.requires_grad,
@@ -55,11 +57,15 @@ def tensor_with(metadata: TensorMetadata) -> Any | None:
     original = metadata.reference()
     if original is not None and _is_unchanged(original, metadata):
         return original
-    span = 1 + sum((size - 1) * stride for size, stride in zip(metadata.size, metadata.stride, strict=True))
+    size, stride, offset = metadata.size, metadata.stride, metadata.storage_offset
+    span = offset + 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if metadata.device.type not in ("cpu", "meta") and span * metadata.dtype.itemsize > _MOST_ON_GPU:
         return None
     with torch._C.DisableTorchFunction(), torch.inference_mode(metadata.is_inference):
-        tensor = torch.empty_strided(metadata.size, metadata.stride, dtype=metadata.dtype, device=metadata.device)
+        tensor = torch.empty_strided(size, stride, dtype=metadata.dtype, device=metadata.device)
+        if offset:  # a view of a larger tensor is not the same to autograd
+            memory = tensor.new_empty(max(span, 0))
+            tensor = tensor.new_empty(0).set_(memory.untyped_storage(), offset, size, stride)
     return _like(tensor, metadata.marks, requires_grad=metadata.requires_grad, is_leaf=metadata.is_leaf)
 
 
@@ -73,7 +79,7 @@ def twin(tensor: Any) -> Any:
 
 def _is_unchanged(tensor: Any, metadata: TensorMetadata) -> bool:
     now = metadata_of(tensor)
-    names = ("size", "stride", "dtype", "device", "requires_grad", "is_leaf", "is_inference", "marks")
+    names = ("size", "stride", "storage_offset", "dtype", "device", "requires_grad", "is_leaf", "is_inference", "marks")
     return all(getattr(now, name) == getattr(metadata, name) for name in names)
 
 

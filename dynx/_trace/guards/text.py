@@ -44,7 +44,7 @@ class FailedEntry:
 _ENTRY = re.compile(r"^(?P<id>(?:!\d+/)?\d+/\d+(?:_\d+)?): ", re.M)
 _STACK_FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.M)
 _COMMENT = re.compile(r"\s{2,}# .*  # (?P<file>[^#\n]+?):(?P<line>\d+) in (?P<function>[^\s(]+)", re.S)
-_SIZE = r"(?P<source>\S+?)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
+_SIZE = r"(?P<source>\S+?)\.(?P<what>(?:size|stride)\(\)\[\d+\]|storage_offset\(\))"
 
 
 def parse_entry(text: str) -> FailedEntry:
@@ -154,7 +154,7 @@ _DUCK_SIZING = re.compile(r"\s+# duck sizing .*", re.S)  # torch's hint follows 
 def _shape(match: re.Match[str]) -> Fields:
     condition = _DUCK_SIZING.sub("", match[0])
     inner = re.search(_SIZE, condition)
-    source = f"{inner['source']}.{inner['what']}()[{inner['dim']}]" if inner else condition
+    source = f"{inner['source']}.{inner['what']}" if inner else condition
     return "shape", source.lstrip("(-"), condition, None
 
 

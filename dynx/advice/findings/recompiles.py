@@ -136,10 +136,11 @@ def _title(cause: Cause) -> str:
         return f'raised under the stance "fail_on_recompile": {subject_of(cause.first)} {changes(cause)}'
     if cause.first.kind == "held":
         return f"no guard failed in this process, {cause.first.got}"
-    if branch := _branch(cause.first):
+    if (branch := _branch(cause.first)) and cause.first.got is not None:
         return f"{branch} takes the other branch: {subject_of(cause.first)} is {cause.first.got}"
     if cause.first.kind == "shape":
-        return f"the guard {value_of(cause.first, cause.first.expected)} fails: {subject_of(cause.first)} is {cause.first.got}"
+        now = f": {subject_of(cause.first)} is {cause.first.got}" if cause.first.got is not None else ""
+        return f"the guard {value_of(cause.first, cause.first.expected)} fails{now}"
     title = f"{subject_of(cause.first)} {changes(cause)}"
     if cause.hidden_by is not None:
         return f"{title}; in the same calls as {subject_of(cause.hidden_by)}"

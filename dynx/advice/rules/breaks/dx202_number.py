@@ -45,7 +45,9 @@ def _advice(graph_break: GraphBreak) -> Advice:
         return one_of("keep it a tensor, or read the values outside the compiled function")
     if not _CONVERTS.search(code) and re.search(r"[\w)\]]\[", code):
         return one_of(
-            "index a tensor, not a Python list: torch.tensor(list)[index.view(1)]", "choose outside the compiled function"
+            "index with index.view(1): a tensor without dims is read as a Python number; make a list a tensor first: "
+            "torch.tensor(list)[index.view(1)]",
+            "choose outside the compiled function",
         )
     if re.search(r"\bf['\"]|\bstr\(|\.format\(", code):
         return one_of("format the text outside the compiled function: it needs the tensor's value")
