@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dynx._reading.safe_read import is_module
 from dynx._torch.retracing.modes import Modes, modes_now
 from dynx._torch.retracing.tensors import TensorMetadata, is_plain, metadata_of, tensor_with
 
@@ -17,7 +18,7 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptCall:
-    """The local variables of a call: tensors as metadata, other objects as weak references, numbers and texts themselves.
+    """The local variables of a call: tensors as metadata, objects as weak references with their attributes, numbers themselves.
 
     `modes` are the grad mode and the inference mode of the call.
     """
@@ -25,25 +26,28 @@ class KeptCall:
     _kept: Mapping[str, Any]
     modes: Modes
 
-    def variables(self, now: Mapping[str, Any]) -> dict[str, Any] | None:
+    def variables(self, now: Mapping[str, Any], *, copies: bool) -> dict[str, Any] | None:
         """Return the local variables, with new tensors for those that are gone; None if that would need much memory.
 
-        Of an object that is gone, or that could not be kept, the variable of the present call, `now`, takes the place.
+        Of an object that is gone, or that could not be kept, the variable of the present call, `now`, takes the place. With
+        `copies`, an object whose attributes have changed is replaced by a copy with its former attributes.
         """
-        tensors: dict[int, Any] = {}
-        restored = {name: _restored(kept, now.get(name, _UNKNOWN), tensors) for name, kept in self._kept.items()}
-        return None if any(value is _UNKNOWN for value in restored.values()) else restored
+        restored = _Restored({}, copies)
+        variables = {name: restored.value(kept, now.get(name, _UNKNOWN)) for name, kept in self._kept.items()}
+        return None if any(value is _UNKNOWN for value in variables.values()) else variables
 
     def changed(self, now: Mapping[str, Any]) -> dict[str, str]:
         """Return the value then of each number and size that is another one now, by source: `x.size()[0]`, `n`."""
-        return {source: value for name, kept in self._kept.items() for source, value in _changes(name, kept, now.get(name))}
+        seen: set[int] = set()
+        changes = (_changes(name, kept, now.get(name), seen) for name, kept in self._kept.items())
+        return {source: value for each in changes for source, value in each}
 
 
 def keep(variables: Mapping[str, Any]) -> KeptCall:
     """Keep the local variables of a call."""
-    tensors: dict[int, TensorMetadata] = {}
+    known: dict[int, TensorMetadata | _Object] = {}
     budget = [_MOST_ITEMS]
-    return KeptCall({name: _kept(value, tensors, budget) for name, value in variables.items()}, modes_now())
+    return KeptCall({name: _kept(value, known, budget) for name, value in variables.items()}, modes_now())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,47 +65,108 @@ class _Container:
         return [now[index] if index < len(now) else _UNKNOWN for index in self.keys]
 
 
-def _kept(value: Any, tensors: dict[int, TensorMetadata], budget: list[int]) -> Any:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Object:
+    reference: weakref.ref[Any]
+    cls: Any
+    attributes: dict[str, Any]
+
+    def attributes_of(self, now: Any) -> Mapping[str, Any]:
+        """Return the attributes of another object, if it is of the same class."""
+        return (_attributes(now) or {}) if type(now) is self.cls else {}
+
+
+def _kept(value: Any, known: dict[int, TensorMetadata | _Object], budget: list[int]) -> Any:
     if type(value) in _ATOMS:
         return value
+    if id(value) in known:
+        return known[id(value)]
     if is_plain(value):
-        return tensors.setdefault(id(value), metadata_of(value))
+        return known.setdefault(id(value), metadata_of(value))
     if type(value) in (list, tuple, dict):
         budget[0] -= len(value)
         keys = tuple(value) if type(value) is dict else tuple(range(len(value)))
         if budget[0] < 0 or any(type(key) not in _ATOMS for key in keys):
             return _UNKNOWN
         items = value.values() if type(value) is dict else value
-        return _Container(type(value), keys, tuple(_kept(item, tensors, budget) for item in items))
+        return _Container(type(value), keys, tuple(_kept(item, known, budget) for item in items))
     try:
-        return weakref.ref(value)
+        reference = weakref.ref(value)
     except TypeError:
         return _UNKNOWN
+    attributes = _attributes(value)
+    budget[0] -= len(attributes or ())
+    if attributes is None or budget[0] < 0:
+        return reference
+    known[id(value)] = kept = _Object(reference, type(value), {})  # before its attributes, which may refer to it
+    kept.attributes.update({name: _kept(attribute, known, budget) for name, attribute in attributes.items()})
+    return kept
 
 
-def _restored(kept: Any, now: Any, tensors: dict[int, Any]) -> Any:
-    if isinstance(kept, TensorMetadata):
-        if id(kept) not in tensors:
-            tensors[id(kept)] = tensor_with(kept)
-        tensor = tensors[id(kept)]
-        return _UNKNOWN if tensor is None else tensor
-    if isinstance(kept, _Container):
-        items = [_restored(*pair, tensors) for pair in zip(kept.items, kept.items_of(now), strict=True)]
-        if any(item is _UNKNOWN for item in items):
-            return _UNKNOWN
-        return dict(zip(kept.keys, items, strict=True)) if kept.cls is dict else kept.cls(items)
-    if isinstance(kept, weakref.ref):
-        alive = kept()
-        return now if alive is None else alive
-    return now if kept is _UNKNOWN else kept
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object; None for a module, which has many, and if no copy can be made without user code."""
+    cls = type(value)
+    if is_module(value) or hasattr(cls, "__del__") or cls.__new__ is not object.__new__:
+        return None
+    try:
+        return dict(object.__getattribute__(value, "__dict__"))
+    except AttributeError:
+        return None
 
 
-def _changes(source: str, kept: Any, now: Any) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Restored:
+    """Values of an earlier call: each tensor and each object once."""
+
+    made: dict[int, Any]
+    copies: bool  # of objects whose attributes have changed
+
+    def value(self, kept: Any, now: Any) -> Any:
+        """Return the value that was kept; the present one of an object that is gone; `_UNKNOWN` if there is none."""
+        if isinstance(kept, TensorMetadata):
+            if id(kept) not in self.made:
+                self.made[id(kept)] = tensor_with(kept)
+            tensor = self.made[id(kept)]
+            return _UNKNOWN if tensor is None else tensor
+        if isinstance(kept, _Container):
+            items = [self.value(*pair) for pair in zip(kept.items, kept.items_of(now), strict=True)]
+            if any(item is _UNKNOWN for item in items):
+                return _UNKNOWN
+            return dict(zip(kept.keys, items, strict=True)) if kept.cls is dict else kept.cls(items)
+        if isinstance(kept, _Object):
+            return self._object(kept, now)
+        if isinstance(kept, weakref.ref):
+            alive = kept()
+            return now if alive is None else alive
+        return now if kept is _UNKNOWN else kept
+
+    def _object(self, kept: _Object, now: Any) -> Any:
+        alive = kept.reference()
+        alive = now if alive is None else alive
+        if not self.copies:
+            return alive
+        if id(kept) not in self.made:
+            self.made[id(kept)] = copy = object.__new__(kept.cls)
+            present = kept.attributes_of(alive)
+            attributes = {name: self.value(each, present.get(name, _UNKNOWN)) for name, each in kept.attributes.items()}
+            if any(value is _UNKNOWN for value in attributes.values()):
+                self.made[id(kept)] = _UNKNOWN
+            else:
+                object.__getattribute__(copy, "__dict__").update(attributes)
+        return self.made[id(kept)]
+
+
+def _changes(source: str, kept: Any, now: Any, seen: set[int]) -> Iterator[tuple[str, str]]:
     if isinstance(kept, TensorMetadata) and is_plain(now) and len(kept.size) == now.dim():
         sizes = enumerate(zip(kept.size, now.size(), strict=True))
         yield from ((f"{source}.size()[{dim}]", str(first)) for dim, (first, size) in sizes if first != size)
     elif isinstance(kept, _Container):
         for key, first, item in zip(kept.keys, kept.items, kept.items_of(now), strict=True):
-            yield from _changes(f"{source}[{key!r}]", first, item)
+            yield from _changes(f"{source}[{key!r}]", first, item, seen)
+    elif isinstance(kept, _Object) and id(kept) not in seen:
+        seen.add(id(kept))
+        present = kept.attributes_of(now)
+        for name, first in kept.attributes.items():
+            yield from _changes(f"{source}.{name}", first, present.get(name), seen)
     elif type(kept) in (int, float, str, bool) and type(now) is type(kept) and now != kept:
         yield source, str(kept)

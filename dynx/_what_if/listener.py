@@ -53,8 +53,9 @@ class _Earlier(NamedTuple):
         if guards is None:
             return None
         with in_modes(self.kept.modes):
-            variables = self.kept.variables(now)
-            return Earlier(variables, self.kept.modes) if variables is not None and holds(guards, variables) else None
+            both = (self.kept.variables(now, copies=copies) for copies in (False, True))
+            same = next((each for each in both if each is not None and holds(guards, each)), None)
+        return Earlier(same, self.kept.modes) if same is not None else None
 
 
 @dataclass(eq=False)

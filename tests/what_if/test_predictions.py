@@ -179,6 +179,38 @@ def test_sizes_that_changed_together_are_followed_though_the_first_parameters_ar
         assert compiles_of(model, lambda compiled: serve(compiled, model)) == predicted.compiles
 
 
+class Layer:
+    def __init__(self):
+        self.keys = None
+
+    def update(self, x):
+        self.keys = x if self.keys is None else torch.cat([self.keys, x])
+        return self.keys
+
+
+class Cache:
+    def __init__(self):
+        self.layers = [Layer(), Layer()]
+        self.owner = self
+
+
+def test_an_object_that_has_grown_since_an_earlier_call_is_copied_as_it_was():
+    def attend(x, cache):
+        return sum(layer.update(x).sum() for layer in cache.layers)
+
+    def decode(compiled):
+        cache = Cache()
+        for _ in range(5):
+            compiled(ones(2), cache)
+
+    with Watch(what_if=math.inf) as watch:
+        decode(torch.compile(attend, backend="eager"))
+    assert not watch.troubles
+    predicted = next(each for each in watch.what_ifs if each.fix.code == "dynamic=True")
+    assert (predicted.calls, predicted.compiles) == (3, 3)  # torch takes equal sizes for one
+    assert compiles_of(attend, decode, dynamic=True) == predicted.compiles
+
+
 def test_fixes_of_two_causes_are_tried_together_where_none_helps_by_itself():
     """Under `dynamic=False`, the size and the int of the module each force a recompile in every call."""
 

@@ -17,6 +17,7 @@ _AS_TENSOR = re.compile(r"___(?:from_numpy|as_tensor)\(([^()]*)\)")
 ITEM = ".item()"  # ends the source of a Python number that was read from a 0-dim tensor
 UNNAMED = re.compile(r"<value of line (?P<line>\d+)>")  # on Python's stack at a graph break: no variable holds it
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
+IN_OBJECT_OF_LIST = re.compile(r"\.\w+\[\w+\]\.")  # "cache.layers[0].keys", which may be None before the first call
 
 
 def is_array(source: str) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from dynx.advice.facts.names import LOCAL, is_array
+from dynx.advice.facts.names import IN_OBJECT_OF_LIST, LOCAL, is_array
 from dynx.advice.facts.reasons import differs_by_instance
 from dynx.advice.findings.resumed import Part, frame_of, parts_of
 from dynx.advice.rule import Cause, FrameKey, RecompileRule
@@ -19,7 +18,6 @@ from dynx.records.recompile import Reason, Recompile
 from dynx.records.run_records import RunRecords
 from dynx.records.what_if import WhatIf
 
-_IN_LIST = re.compile(r"\.\w+\[\w+\]\.")  # "cache.layers[0].keys"
 # recompiles, and the rule that applies to them, by function, rule and changed value
 _Groups = dict[tuple[FrameKey, str, str], tuple[RecompileRule, list[Recompile]]]
 
@@ -149,7 +147,7 @@ def _mark(change: BecameDynamic) -> Mark | None:
     A tensor of an object in a list, as in a cache with layers, may be there only since the first call.
     """
     tensor = LOCAL.sub(r"\1", change.source)
-    is_passed = not (is_array(tensor) or tensor.startswith("args[") or "._base" in tensor or _IN_LIST.search(tensor))
+    is_passed = not (is_array(tensor) or tensor.startswith("args[") or "._base" in tensor or IN_OBJECT_OF_LIST.search(tensor))
     if not change.dim.startswith("size ") or not is_passed:
         return None
     return Mark(tensor, int(change.dim.removeprefix("size ")))
