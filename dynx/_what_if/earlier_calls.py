@@ -105,8 +105,8 @@ def _kept(value: Any, known: dict[int, TensorMetadata | _Object], budget: list[i
 
 def _attributes(value: Any) -> dict[str, Any] | None:
     """Return the attributes of an object; None for a module, which has many, and if no copy can be made without user code."""
-    cls = type(value)
-    if is_module(value) or hasattr(cls, "__del__") or cls.__new__ is not object.__new__:
+    defined = {name for base in type(value).__mro__[:-1] for name in vars(base)}
+    if is_module(value) or not defined.isdisjoint(("__new__", "__del__")):
         return None
     try:
         return dict(object.__getattribute__(value, "__dict__"))

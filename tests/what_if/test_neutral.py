@@ -249,3 +249,38 @@ def test_a_global_that_the_program_deletes_is_freed(monkeypatch):
         gc.collect()
         assert reference() is None
     assert watch.what_ifs
+
+
+def test_no_code_of_a_class_runs_when_its_objects_are_copied():
+    """Objects that changed since an earlier call are copied as they were; an object whose class frees something is not."""
+    ran = []
+
+    class Cache:
+        def __init__(self):
+            ran.append("init")
+            self.keys = torch.ones(2)
+
+        def __setattr__(self, name, value):
+            object.__setattr__(self, name, value)
+
+        def __copy__(self):
+            ran.append("copy")
+
+    class Handle(Cache):
+        def __del__(self):
+            ran.append("del")
+
+    def attend(x, cache):
+        cache.keys = torch.cat([cache.keys, x])
+        return cache.keys.sum()
+
+    for cls in (Cache, Handle):
+        torch._dynamo.reset()
+        ran.clear()
+        with everything() as watch:
+            cache = cls()
+            for _ in range(4):
+                torch.compile(attend, backend="eager", dynamic=False)(torch.ones(3), cache)
+        assert watch.what_ifs and not watch.troubles
+        assert ran == ["init"]
+        del cache
