@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dynx.advice.facts.libraries import library_of
 from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import CONTAINER, has_kind
@@ -37,7 +39,9 @@ def _advice(cause: Cause) -> Advice:
         once = "such as by one call of the uncompiled function"
         return one_of(f"fill {source} before the first call, {once}", "expect one recompile")
     whole = f"allocate {source} at its full length before the first call"
-    return one_of(f"{whole}, or keep the data in one tensor", "change it outside")
+    grows = re.search(r"\.(?:append|extend|insert)\(", reason.code) is not None  # in compiled code, such as in a hook
+    emptied = [f"{source}.clear() before each call, if items of earlier calls are not needed"] if grows else []
+    return one_of(*emptied, f"{whole}, or keep the data in one tensor", "change it outside")
 
 
 def _keys_of_argument(cause: Cause, source: str) -> Advice:
