@@ -92,7 +92,7 @@ def _outcome(
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False
-    if _weight(new) == _weight(old) or _grows(fix, old, new):
+    if _weight(new) == _weight(old) or _grows(fix, old, new) or _breaks_only_more(before.run, after.run):
         titles = "; ".join(each.title for each in new_findings(before, after))
         return "leads to another", titles or (f"{new} remain" if new.counts == old.counts else change), True
     return "kept", "", True
@@ -124,6 +124,16 @@ def _grows(fix: Fix, old: Events, new: Events) -> bool:
     is_new_code = new.eager + new.failed < old.eager + old.failed
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
+
+
+def _breaks_only_more(before: Run, after: Run) -> bool:
+    """Return whether the graph breaks at a statement where it did not, and everywhere else where it did.
+
+    A number that becomes a tensor saves recompiles, and breaks the graph where it is read as an index. Code that was not
+    traced before has graph breaks of its own.
+    """
+    old, new = ({(each.location.file, each.code, each.kind) for each in run.graph_breaks} for run in (before, after))
+    return new > old and traced_functions(after) <= traced_functions(before)
 
 
 def _weight(events: Events) -> int:

@@ -60,6 +60,17 @@ def test_outcome(fix, after, outcome):
     assert judge(finding, fix, BEFORE, after, Comparison(Tolerance())).outcome == outcome
 
 
+def test_a_fix_that_breaks_the_graph_at_another_statement_too_is_rejected():
+    """A number that became a tensor: fewer recompiles, and the other graph break, which was compiled often, is met less often."""
+    (finding, *_) = BEFORE.run.findings
+    functions = compiled("f", 0), compiled("g", 1)
+    before = result(*functions, recompile(1), recompile(2), *[broken()] * 3)
+    read = replace(broken(), code="t = steps[self.cursor]", kind="Tensor.item()")
+    assert judge(finding, MARK, before, result(*functions, broken(), read), Comparison(Tolerance())).outcome == "leads to another"
+    is_new_code = compiled("f", 0), compiled("g", 1), compiled("h", 2)
+    assert judge(finding, MARK, before, result(*is_new_code, broken(), read), Comparison(Tolerance())).outcome == "kept"
+
+
 def test_a_higher_limit_after_which_a_function_runs_eagerly_is_rejected():
     """The versions that were compiled before the limit are no longer used then."""
     limit = Fix("statement", "torch._dynamo.config.recompile_limit = 32")
