@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from dynx._rewrites import arguments, attribute, blocks, branch, check, index, option, statement
+from dynx._rewrites import arguments, attribute, blocks, branch, check, condition, index, option, statement
 from dynx._rewrites.source import Source, parse
 from dynx._rewrites.source_file import read
 from dynx.records import Finding, Location
@@ -19,6 +19,7 @@ _OF_LINES: Mapping[Rewrite, Callable[[Source, int], Iterator[str]]] = {
     "assert": check.check,
     "eager only": blocks.eager_only,
     "index": index.by_element,
+    "condition": condition.decided,
 }
 
 

@@ -41,9 +41,10 @@ def rewritten(fix: Fix) -> Iterator[tuple[OtherCode, str]]:
 
 
 def _around(lines: Sequence[str], line: int) -> str | None:
-    """Return the text of a file without the statements, other than imports from `__future__`, that do not contain a line.
+    """Return the text of a file without the statements, other than those with imports, that do not contain a line.
 
-    Their lines are empty, which makes it quick to parse. Return None if the text is no Python code.
+    Their lines are empty, which makes it quick to parse. Imports decide the bytecode of calls: Python compiles `F.relu(x)` in
+    another way if the module imports `F`. Return None if the text is no Python code.
     """
     try:
         body = ast.parse("".join(lines)).body
@@ -53,9 +54,15 @@ def _around(lines: Sequence[str], line: int) -> str | None:
         number
         for each in body
         for number in [range(_first_line(each), (each.end_lineno or each.lineno) + 1)]
-        if line in number or (isinstance(each, ast.ImportFrom) and each.module == "__future__")
+        if line in number or _imports(each)
     }
     return "".join(text if any(number in each for each in kept) else "\n" for number, text in enumerate(lines, 1))
+
+
+def _imports(statement: ast.stmt) -> bool:
+    """Return whether a statement of a module has an import, such as one in a `try` block."""
+    is_definition = isinstance(statement, _Functions | ast.ClassDef)
+    return not is_definition and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(statement))
 
 
 def _first_line(statement: ast.stmt) -> int:

@@ -20,6 +20,7 @@ Rewrite = Literal[
     "assert",
     "eager only",
     "index",
+    "condition",
     "tensor argument",
     "tensor attribute",
 ]
@@ -30,11 +31,16 @@ TEXTS: Mapping[Rewrite, str] = {
     "assert": "torch._assert_async instead of if: raises RuntimeError",
     "eager only": "only in eager code: compiled code no longer logs",
     "index": "index with a tensor of one element",
+    "condition": "True if … else False instead of a condition",
     "tensor argument": "pass a tensor",
     "tensor attribute": "a tensor as {attribute}",
 }
 _LONGEST_CODE = 120
-_WITH_CODE: Mapping[Rewrite, str] = {"where": "write {code}", "assert": "write {code}, which raises RuntimeError"}
+_WITH_CODE: Mapping[Rewrite, str] = {
+    "where": "write {code}",
+    "condition": "write {code}",
+    "assert": "write {code}, which raises RuntimeError",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,14 +61,14 @@ def test_outcome(fix, after, outcome):
 
 
 def test_a_fix_that_breaks_the_graph_at_another_statement_too_is_rejected():
-    """A number that became a tensor: fewer recompiles, and the other graph break, which was compiled often, is met less often."""
+    """A number that became a tensor: fewer recompiles, and another graph break is met less often."""
     (finding, *_) = BEFORE.run.findings
     functions = compiled("f", 0), compiled("g", 1)
     before = result(*functions, recompile(1), recompile(2), *[broken()] * 3)
     read = replace(broken(), code="t = steps[self.cursor]", kind="Tensor.item()")
-    assert judge(finding, MARK, before, result(*functions, broken(), read), Comparison(Tolerance())).outcome == "leads to another"
-    is_new_code = compiled("f", 0), compiled("g", 1), compiled("h", 2)
-    assert judge(finding, MARK, before, result(*is_new_code, broken(), read), Comparison(Tolerance())).outcome == "kept"
+    after, with_new_code = result(*functions, broken(), read), result(*functions, compiled("h", 2), broken(), read)
+    assert judge(finding, MARK, before, after, Comparison(Tolerance())).outcome == "leads to another"
+    assert judge(finding, MARK, before, with_new_code, Comparison(Tolerance())).outcome == "kept"
 
 
 def test_a_higher_limit_after_which_a_function_runs_eagerly_is_rejected():

@@ -171,6 +171,30 @@ def test_a_file_that_was_edited_after_its_import_is_not_tried(tmp_path, monkeypa
     assert "where" not in what_ifs
 
 
+@pytest.mark.parametrize(
+    "begin", ["import torch\nfrom torch import nn\n", "try:\n    import torch\nexcept ImportError:\n    pass\n"]
+)
+def test_calls_of_an_imported_module(tmp_path, monkeypatch, begin):
+    """Python compiles `torch.sin(x)` in another way if the module imports `torch`."""
+    name = f"imported{len(begin)}"
+    _, module = module_of(tmp_path, monkeypatch, name, f"{begin}OTHER = 1\n\n\n{SOURCE.replace('x + 1', 'torch.sin(x)')}")
+    what_ifs, _ = tried(module.step, X)
+    assert what_ifs["where"].outcome == "removes"
+
+
+def test_a_condition_on_a_dynamic_size(tmp_path, monkeypatch):
+    code = "y = F.scaled_dot_product_attention(x, x, x, is_causal=x.size(2) > 1)"
+    source = f"import torch.nn.functional as F\n\n\ndef attend(x):\n    {code}\n    return y * 2\n"
+    _, module = module_of(tmp_path, monkeypatch, "attention", source)
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(module.attend, backend="eager", dynamic=True)
+        for size in (4, 5, 6):
+            compiled(torch.ones(1, 1, size, 8))
+    (finding,) = (each for each in watch.findings if each.rule == "DX224")
+    written = code.replace("x.size(2) > 1", "True if x.size(2) > 1 else False")
+    assert finding.advice.startswith(f"write {written} (proven: no graph break); or pass is_causal as an argument")
+
+
 def test_a_module_without_torch_proves_nothing(tmp_path, monkeypatch):
     """`dynx fix` would add the import, but the globals of the program do not change."""
     _, module = module_of(tmp_path, monkeypatch, "without_torch", SOURCE)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynx.advice.facts.line_uses import is_looked_up
-from dynx.advice.facts.names import IN_OBJECT_OF_LIST, ITEM, SIZE, is_array, spoken
+from dynx.advice.facts.names import IN_CONTAINER_OF_OBJECT, ITEM, SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.records.compile import GaveUp
 from dynx.records.finding import Alternative
@@ -93,7 +93,7 @@ def mark_of(cause: Cause) -> Mark | None:
     match = SIZE.match(cause.first.source)
     if match is None or not _LOCAL.match(match["tensor"]) or is_array(cause.first.source) or cause.after is not None:
         return None
-    if IN_OBJECT_OF_LIST.search(match["tensor"]):
+    if IN_CONTAINER_OF_OBJECT.search(match["tensor"]):
         return None
     return Mark(match["tensor"], int(match["dim"]))
 

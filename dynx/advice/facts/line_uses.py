@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 _LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
+_FLAGS = ("is_causal",)  # keywords for bools, whatever is passed
 _COUNTING = ("range", "enumerate", "zip", "unbind", "islice")  # calls whose arguments decide how often a loop runs
 
 
@@ -49,6 +50,19 @@ def is_looked_up(code: str, source: str) -> bool:
                 return True
             case ast.Call(func=ast.Attribute(attr="get" | "setdefault" | "pop"), args=[key, *_]) if _reads(key, name):
                 return True
+    return False
+
+
+def flags(code: str) -> list[str]:
+    """Return the keyword arguments in a source line that are conditions: `is_causal` for `attend(q, k, is_causal=n > 1)`."""
+    found = [node for node in ast.walk(_parsed(code) or ast.Module([], [])) if isinstance(node, ast.keyword) and node.arg]
+    return [ast.unparse(each) for each in found if _is_condition(each.value) or each.arg in _FLAGS]
+
+
+def _is_condition(value: ast.expr) -> bool:
+    match value:
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
+            return True
     return False
 
 

@@ -17,7 +17,8 @@ _AS_TENSOR = re.compile(r"___(?:from_numpy|as_tensor)\(([^()]*)\)")
 ITEM = ".item()"  # ends the source of a Python number that was read from a 0-dim tensor
 UNNAMED = re.compile(r"<value of line (?P<line>\d+)>")  # on Python's stack at a graph break: no variable holds it
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
-IN_OBJECT_OF_LIST = re.compile(r"\.\w+\[\w+\]\.")  # "cache.layers[0].keys", which may be None before the first call
+# "cache.layers[0].keys" or "cache.keys[0]", which may be None or missing before the first call
+IN_CONTAINER_OF_OBJECT = re.compile(r"\.\w+\[\w+\]")
 
 
 def is_array(source: str) -> bool:

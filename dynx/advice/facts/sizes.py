@@ -6,7 +6,7 @@ import re
 
 from dynx.advice.facts.fixes import NOT_STATIC, marked, option, setting
 from dynx.advice.facts.line_uses import is_loop
-from dynx.advice.facts.names import IN_OBJECT_OF_LIST, SIZE, is_array, spoken
+from dynx.advice.facts.names import IN_CONTAINER_OF_OBJECT, SIZE, is_array, spoken
 from dynx.advice.facts.shared_advice import ISOLATED
 from dynx.advice.rule import Advice, Cause, expected, one_of
 from dynx.records.fix import Mark
@@ -54,7 +54,7 @@ def size_advice(cause: Cause) -> Advice:
     if is_array(reason.source):
         tensor = f"torch.from_numpy({spoken(match['tensor'])})"
         return one_of(option("dynamic=True"), f"pass t = {tensor}, after mark_dynamic(t, {match['dim']})")
-    if IN_OBJECT_OF_LIST.search(match["tensor"]):
+    if IN_CONTAINER_OF_OBJECT.search(match["tensor"]):
         return one_of(option("dynamic=True"), f"create {spoken(match['tensor'])} once, at its largest size; write in place")
     if cause.after is not None:
         line = cause.after.location.own.line

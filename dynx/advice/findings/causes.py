@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from dynx.advice.facts.names import IN_OBJECT_OF_LIST, LOCAL, is_array
+from dynx.advice.facts.names import IN_CONTAINER_OF_OBJECT, LOCAL, is_array
 from dynx.advice.facts.reasons import differs_by_instance
 from dynx.advice.findings.resumed import Part, frame_of, parts_of
 from dynx.advice.rule import Cause, FrameKey, RecompileRule
@@ -144,10 +144,12 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
 def _mark(change: BecameDynamic) -> Mark | None:
     """Return the tensor and dim of a size that became dynamic; None if the user cannot mark it, such as in an item of *args.
 
-    A tensor of an object in a list, as in a cache with layers, may be there only since the first call.
+    A tensor in a container of an object, as in a cache with layers, may be there only since the first call.
     """
     tensor = LOCAL.sub(r"\1", change.source)
-    is_passed = not (is_array(tensor) or tensor.startswith("args[") or "._base" in tensor or IN_OBJECT_OF_LIST.search(tensor))
+    is_passed = not (
+        is_array(tensor) or tensor.startswith("args[") or "._base" in tensor or IN_CONTAINER_OF_OBJECT.search(tensor)
+    )
     if not change.dim.startswith("size ") or not is_passed:
         return None
     return Mark(tensor, int(change.dim.removeprefix("size ")))
