@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dynx.advice.facts.breaks import code_of
-from dynx.advice.facts.fixes import rewrite
 from dynx.advice.facts.line_uses import flags
 from dynx.advice.rule import Advice, BreakRule, one_of
 from dynx.records.finding import Alternative
-from dynx.records.fix import Fix
+from dynx.records.fix import Fix, rewrite
 from dynx.records.graph_break import GraphBreak
 
 
