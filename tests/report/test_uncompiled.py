@@ -86,7 +86,7 @@ PROGRAMS = {
     ),
     "a function without tensors": (
         'torch.compile(lambda n: n + 1, backend="eager")(3)',
-        "it has no tensor ",
+        "its first call has no tensor ",
         "compile the function that",
     ),
     "a compiled function that is never called": (
