@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -129,9 +130,12 @@ class _Restored:
             tensor = self.made[id(kept)]
             return _UNKNOWN if tensor is None else tensor
         if isinstance(kept, _Container):
-            items = [self.value(*pair) for pair in zip(kept.items, kept.items_of(now), strict=True)]
+            present = kept.items_of(now)
+            items = [self.value(*pair) for pair in zip(kept.items, present, strict=True)]
             if any(item is _UNKNOWN for item in items):
                 return _UNKNOWN
+            if type(now) is kept.cls and len(now) == len(items) and all(map(operator.is_, items, present)):
+                return now
             return dict(zip(kept.keys, items, strict=True)) if kept.cls is dict else kept.cls(items)
         if isinstance(kept, _Object):
             return self._object(kept, now)
@@ -151,6 +155,8 @@ class _Restored:
             attributes = {name: self.value(each, present.get(name, _UNKNOWN)) for name, each in kept.attributes.items()}
             if any(value is _UNKNOWN for value in attributes.values()):
                 self.made[id(kept)] = _UNKNOWN
+            elif present.keys() == attributes.keys() and all(attributes[name] is present[name] for name in present):
+                self.made[id(kept)] = alive  # which may be compared with `is`
             else:
                 object.__getattribute__(copy, "__dict__").update(attributes)
         return self.made[id(kept)]
