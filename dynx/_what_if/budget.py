@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 SHARE = 0.1  # of the compile time, unless the user asks for another
 _MOST = 1.0  # of the compile time, for the first traces of a finding
+_MOST_SHORT = 1.5  # for those that take less than _SHORT: long ones of one finding leave something for the next
+_SHORT = 0.5  # seconds
 _IN_ADVANCE = 5.0  # seconds of compiling that count from the start: in a small program, most advice is tried
 
 
@@ -27,7 +29,8 @@ class Budget:
 
     def allows(self, seconds: float, *, is_free: bool) -> bool:
         """Return whether a trace may take `seconds`; the first traces of a finding are `is_free`."""
-        share = max(self.share, _MOST) if is_free else self.share
+        most = _MOST_SHORT if seconds < _SHORT else _MOST
+        share = max(self.share, most) if is_free else self.share
         if self.spent + seconds <= share * (_IN_ADVANCE + self.compiling):
             return True
         self.cut += 1

@@ -21,7 +21,7 @@ from dynx._what_if.budget import Budget
 from dynx._what_if.earlier_calls import KeptCall, keep
 from dynx._what_if.first_sizes import first_sizes
 from dynx._what_if.setups import Setup, joined, setup_of
-from dynx._what_if.variant import Earlier, Proposal, Variant
+from dynx._what_if.variant import ENOUGH, Earlier, Proposal, Variant
 from dynx.advice.facts.names import spoken
 from dynx.advice.findings.causes import causes
 from dynx.advice.findings.recompiles import advice_on
@@ -39,6 +39,7 @@ _Key = tuple[int, str]  # generation and frame id
 # traces that may take more of the budget, of the first fix of a finding that is not refuted, and of others in its advice
 _OF_FIRST = 3
 _OF_PRINTED = 1  # shows whether it raises, or leads to a graph break
+_ENOUGH_IF_FIXED = 2  # compilations that show that a fix does not help, if a line needs the exact value
 
 
 class _Earlier(NamedTuple):
@@ -178,7 +179,8 @@ class WhatIfs:
             if known is None:
                 helps = not refuted or any(each.saves for each in call.function.variants.values() if len(each.fixes) > 1)
                 free = _OF_FIRST if not helps else _OF_PRINTED if fix.name in printed else 0
-                known = self._begun(call, [proposal], setup_of(_in_frame(fix, call.frame)) or setup, free)
+                enough = _ENOUGH_IF_FIXED if cause.fixed is not None else ENOUGH
+                known = self._begun(call, [proposal], setup_of(_in_frame(fix, call.frame)) or setup, free, enough)
             elif proposal not in known.proposals:
                 known.proposals.append(proposal)
             if known not in met:
@@ -203,10 +205,10 @@ class WhatIfs:
             return None
         return self._begun(call, proposals, setup, _OF_FIRST)
 
-    def _begun(self, call: _Call, proposals: list[Proposal], setup: Setup, free: int) -> Variant:
+    def _begun(self, call: _Call, proposals: list[Proposal], setup: Setup, free: int, enough: int = ENOUGH) -> Variant:
         """Return a new variant of the function that has met its earlier calls."""
         profile = profile_at_start() if call.function.profile is None else copy_of(call.function.profile)
-        variant = Variant(proposals, setup, profile, self._budget, call.function.seconds, free)
+        variant = Variant(proposals, setup, profile, self._budget, call.function.seconds, free, enough)
         call.function.variants[variant.fixes] = variant
         variant.begin(call.frame, call.earlier, call.changed)
         return variant

@@ -18,7 +18,7 @@ from dynx.advice.facts.names import spoken
 from dynx.advice.facts.reasons import INT
 from dynx.records.fix import Fix
 
-_ENOUGH = 3  # compilations after which a fix that saved none is not traced any more; one more for each further fix
+ENOUGH = 3  # compilations after which a fix that saved none is not traced any more; one more for each further fix
 
 
 class Proposal(NamedTuple):
@@ -45,6 +45,7 @@ class Variant:
         budget: of all traces of the run.
         estimate: seconds that a trace may take.
         free: how many of its compilations may take more of the budget.
+        enough: compilations after which it is not traced any more, if it saved none; one more for each further fix.
         entries: the guards of the compilations.
         compiles: their number; it includes a first call that could not be traced again.
         raised: what a trace raised; no further call is traced then.
@@ -60,6 +61,7 @@ class Variant:
     budget: Budget
     estimate: float
     free: int
+    enough: int = ENOUGH
     entries: list[Guards] = field(default_factory=list)
     compiles: int = 0
     calls: int = 0
@@ -87,7 +89,7 @@ class Variant:
     @property
     def is_open(self) -> bool:
         """Whether further calls are traced."""
-        is_enough = len(self.entries) >= _ENOUGH + len(self.fixes) - 1 and not self.saves
+        is_enough = len(self.entries) >= self.enough + len(self.fixes) - 1 and not self.saves
         return self.raised is None and not self.unknown and not is_enough
 
     def begin(self, frame: Frame, earlier: Sequence[Earlier | None], changed: Mapping[str, str | None]) -> None:

@@ -17,6 +17,6 @@ RULE = BreakRule(
     priority=1,  # before DX204: torch 2.15 uses the name of untraced functions for it
     applies=_applies,
     title_of=lambda graph_break: f"Dynamo does not trace RNN, GRU and LSTM by default{code_of(graph_break)}",
-    # allow_rnn unrolls the layer, again for each length and without a state: in most programs compiling costs more
-    advice=lambda graph_break: one_of("call the layer outside the compiled function, which compiles what is before and after it"),
+    # no allow_rnn: it unrolls the layer, again for each length and without a state: in most programs compiling costs more
+    advice=lambda graph_break: one_of("call the layer outside the compiled function, which compiles what is around it"),
 )
