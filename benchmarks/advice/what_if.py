@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 
@@ -132,9 +132,11 @@ def main() -> None:
     total: Counter[str] = Counter()
     pool = ThreadPoolExecutor(options.jobs)
     with suppress(KeyboardInterrupt):  # then print what was compared
-        for program, checked in zip(programs, pool.map(check, programs), strict=True):
+        of = {pool.submit(check, program): program for program in programs}
+        for done in as_completed(of):
+            program = of[done]
             total["programs"] += 1
-            for verdict, what_if, happened in checked:
+            for verdict, what_if, happened in done.result():
                 total[verdict] += 1
                 if verdict != "equal":
                     what = f"{what_if.rule} {what_if.fix.code} {what_if.location.function}"

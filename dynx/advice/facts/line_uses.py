@@ -7,7 +7,14 @@ import re
 from collections.abc import Iterator
 
 _LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
-_FLAGS = ("is_causal",)  # keywords for bools, whatever is passed
+FLAGS = (
+    "is_causal",
+    "training",
+    "train",
+    "keepdim",
+    "largest",
+    "descending",
+)  # keywords for bools, also if a variable is passed
 _COUNTING = ("range", "enumerate", "zip", "unbind", "islice")  # calls whose arguments decide how often a loop runs
 
 
@@ -54,16 +61,29 @@ def is_looked_up(code: str, source: str) -> bool:
 
 
 def flags(code: str) -> list[str]:
-    """Return the keyword arguments in a source line that are conditions: `is_causal` for `attend(q, k, is_causal=n > 1)`."""
-    found = [node for node in ast.walk(_parsed(code) or ast.Module([], [])) if isinstance(node, ast.keyword) and node.arg]
-    return [ast.unparse(each) for each in found if _is_condition(each.value) or each.arg in _FLAGS]
+    """Return the arguments of calls in a source line that are conditions: `causal=n > 1` for `attend(q, causal=n > 1)`."""
+    calls = [node for node in ast.walk(_parsed(code) or ast.Module([], [])) if isinstance(node, ast.Call)]
+    found = [argument for call in calls if not _is_bool(call) for argument in (*call.keywords, *call.args)]
+    return [ast.unparse(each) for each in found if _is_flag(each)]
+
+
+def _is_flag(argument: ast.keyword | ast.expr) -> bool:
+    if isinstance(argument, ast.keyword):
+        return _is_condition(argument.value) or (argument.arg in FLAGS and isinstance(argument.value, ast.Name))
+    return _is_condition(argument)
 
 
 def _is_condition(value: ast.expr) -> bool:
     match value:
-        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
             return True
+        case ast.Call():
+            return _is_bool(value)
     return False
+
+
+def _is_bool(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "bool"
 
 
 def _reads(node: ast.AST, expression: str) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from dynx.advice.facts.breaks import code_of
 from dynx.advice.facts.line_uses import flags
 from dynx.advice.rule import Advice, BreakRule, one_of
 from dynx.records.finding import Alternative
 from dynx.records.fix import Fix, rewrite
 from dynx.records.graph_break import GraphBreak
+
+_KEYWORD = re.compile(r"(\w+=)(?!=)(.*)")
 
 
 def _applies(graph_break: GraphBreak) -> bool:
@@ -16,12 +20,13 @@ def _applies(graph_break: GraphBreak) -> bool:
 
 
 def _advice(graph_break: GraphBreak) -> Advice:
-    name, _, value = flags(graph_break.code)[0].partition("=")
+    flag = flags(graph_break.code)[0]
+    name, value = match.groups() if (match := _KEYWORD.match(flag)) is not None else ("", flag)
     value = value.removeprefix("bool(").removesuffix(")") if value.startswith("bool(") else value
-    decided = f"write {name}=True if {value} else False: torch decides it while tracing, and compiles each case on its own"
+    decided = f"write {name}True if {value} else False: torch decides it while tracing, and compiles each case on its own"
     return one_of(
         Alternative(decided, rewrite("condition").name),
-        f"pass {name} as an argument of the compiled function: True or False",
+        f"pass {name.removesuffix('=') or value} as an argument of the compiled function: True or False",
     )
 
 
