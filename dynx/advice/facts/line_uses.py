@@ -67,18 +67,14 @@ def flags(code: str) -> list[str]:
     return [ast.unparse(each) for each in found if _is_flag(each)]
 
 
-def _is_flag(argument: ast.keyword | ast.expr) -> bool:
-    if isinstance(argument, ast.keyword):
-        return _is_condition(argument.value) or (argument.arg in FLAGS and isinstance(argument.value, ast.Name))
-    return _is_condition(argument)
-
-
-def _is_condition(value: ast.expr) -> bool:
-    match value:
+def _is_flag(argument: ast.AST) -> bool:
+    match argument:
+        case ast.keyword(arg=name, value=value):
+            return _is_flag(value) or (name in FLAGS and isinstance(value, ast.Name))
         case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
             return True
         case ast.Call():
-            return _is_bool(value)
+            return _is_bool(argument)
     return False
 
 
