@@ -13,7 +13,8 @@ from dynx._torch.retracing.modes import Modes, modes_now
 from dynx._torch.retracing.tensors import TensorMetadata, is_plain, metadata_of, tensor_with
 
 _ATOMS = (int, float, complex, bool, str, bytes, type(None), type(...), slice, range)
-_MOST_ITEMS = 10_000  # of all containers in the variables
+_MOST_ITEMS = 10_000  # of all containers and objects in the variables
+_MOST_DEEP = 50  # containers and objects in each other
 _UNKNOWN = object()
 
 
@@ -77,20 +78,22 @@ class _Object:
         return (_attributes(now) or {}) if type(now) is self.cls else {}
 
 
-def _kept(value: Any, known: dict[int, TensorMetadata | _Object], budget: list[int]) -> Any:
+def _kept(value: Any, known: dict[int, TensorMetadata | _Object], budget: list[int], depth: int = 0) -> Any:
     if type(value) in _ATOMS:
         return value
     if id(value) in known:
         return known[id(value)]
     if is_plain(value):
         return known.setdefault(id(value), metadata_of(value))
+    if depth > _MOST_DEEP:
+        return _UNKNOWN
     if type(value) in (list, tuple, dict):
         budget[0] -= len(value)
         keys = tuple(value) if type(value) is dict else tuple(range(len(value)))
         if budget[0] < 0 or any(type(key) not in _ATOMS for key in keys):
             return _UNKNOWN
         items = value.values() if type(value) is dict else value
-        return _Container(type(value), keys, tuple(_kept(item, known, budget) for item in items))
+        return _Container(type(value), keys, tuple(_kept(item, known, budget, depth + 1) for item in items))
     try:
         reference = weakref.ref(value)
     except TypeError:
@@ -100,7 +103,7 @@ def _kept(value: Any, known: dict[int, TensorMetadata | _Object], budget: list[i
     if attributes is None or budget[0] < 0:
         return reference
     known[id(value)] = kept = _Object(reference, type(value), {})  # before its attributes, which may refer to it
-    kept.attributes.update({name: _kept(attribute, known, budget) for name, attribute in attributes.items()})
+    kept.attributes.update({name: _kept(attribute, known, budget, depth + 1) for name, attribute in attributes.items()})
     return kept
 
 

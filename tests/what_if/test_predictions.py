@@ -375,3 +375,23 @@ def test_an_argument_that_no_trace_can_replace_is_not_proven():
             compiled(torch.ones(size).as_subclass(Own))
     marks = [each for each in watch.what_ifs if each.fix.kind == "mark"]
     assert all(each.outcome == "not proven" for each in marks)
+
+
+def test_objects_and_lists_that_are_nested_deeply():
+    class Link:
+        def __init__(self, after):
+            self.after, self.rows = after, torch.ones(2)
+
+    def grow(x, link, lists):
+        link.rows = torch.cat([link.rows, x[:1]])
+        return x + link.rows.sum() + len(lists)
+
+    link, lists = None, []
+    for _ in range(2000):
+        link, lists = Link(link), [lists]
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(grow, backend="eager", dynamic=False)
+        for size in (3, 4, 5):
+            compiled(torch.ones(size), link, lists)
+    assert not watch.troubles
+    assert any(each.fix.code == "dynamic=True" and (each.calls, each.compiles) == (3, 1) for each in watch.what_ifs)
