@@ -69,6 +69,8 @@ STATEMENTS = (
     "x = x.to(torch.float64) if n == 3 else x",
     "x = x.clone().add_(1)",
     "x = torch.stack([*items[:1], items[0]]).sum() + x",
+    "x = x + self.cache.update(x).mean()",
+    "x = x + x.sum(dim=0, keepdim=x.size(0) > 4)",
 )
 BASES = (
     ("torch.nn.Module", "super().__init__(); self.inner = torch.nn.Linear(4, 4)"),
@@ -107,10 +109,15 @@ def source(seed: int) -> str:
 import random, warnings
 import torch
 GLOBAL = {{'scale': 2}}
+class Cache:
+    kept = None
+    def update(self, x):
+        self.kept = x.flatten() if self.kept is None else torch.cat([self.kept, x.flatten()])
+        return self.kept
 class Model({base}):
     def __init__(self):
         {init}
-        self.step, self.seen, self.buffer = 0, [], torch.ones(1)
+        self.step, self.seen, self.buffer, self.cache = 0, [], torch.ones(1), Cache()
     def run(self, x, n, f, mode, items):
         return step(self, x, n, f, mode, items)
 def step(self, x, n, f, mode, items):
@@ -126,7 +133,7 @@ torch.manual_seed(0); random.seed(0)
 model = Model()
 call = torch.compile(model.run, backend="eager"{options})
 {lines}
-print(model.step, model.seen, random.random(), torch.rand(1))
+print(model.step, model.seen, model.cache.kept, random.random(), torch.rand(1))
 """
 
 
