@@ -215,8 +215,8 @@ class WhatIfs:
 
     def _what_ifs(self, key: CompileKey, location: Location, variant: Variant) -> Iterator[WhatIf]:
         known = {found.cause for found in Run(tuple(self._records())).graph_breaks}
-        breaks = (graph_break(raw, key, None, location) for raw in variant.breaks)
-        then = next((each for each in breaks if each.cause not in known), None)
+        breaks = [graph_break(raw, key, None, location) for raw in variant.breaks]
+        then = next((each for each in breaks if each.cause not in known or variant.is_eager), None)
         outcome: WhatIfOutcome = "not proven"
         reason = variant.unknown
         if variant.raised is not None:

@@ -51,6 +51,7 @@ class Variant:
         raised: what a trace raised; no further call is traced then.
         breaks: the graph breaks of the traces.
         unknown: why a call could not be traced; no further call is traced then.
+        is_eager: whether that is because torch would not compile the function, after a graph break where it cannot resume.
         seconds: spent tracing.
         traces: their number.
     """
@@ -68,6 +69,7 @@ class Variant:
     raised: BaseException | None = None
     breaks: list[RawBreak] = field(default_factory=list)
     unknown: str = ""
+    is_eager: bool = False
     seconds: float = 0.0
     traces: int = 0
 
@@ -151,6 +153,7 @@ class Variant:
             self.unknown = "it runs code at compile time, such as a callback of comptime"
         elif result.raised is not None and is_skip(result.raised) and not frame.fullgraph:
             self.unknown = "the function runs eagerly with it"
+            self.is_eager = True
         else:
             self.raised = result.raised
         return result

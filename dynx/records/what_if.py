@@ -16,7 +16,7 @@ WhatIfOutcome = Literal[
     "fewer",  # recompiles are left, but fewer
     "no effect",
     "raises",
-    "leads to another",  # a graph break that the program does not have without the fix
+    "leads to another",  # a graph break that the program, or this call, does not have without the fix
     "not proven",  # some call was not traced with the fix
 ]
 

@@ -395,3 +395,37 @@ def test_objects_and_lists_that_are_nested_deeply():
             compiled(torch.ones(size), link, lists)
     assert not watch.troubles
     assert any(each.fix.code == "dynamic=True" and (each.calls, each.compiles) == (3, 1) for each in watch.what_ifs)
+
+
+def test_an_earlier_view_is_restored_with_the_tensor_that_it_views():
+    """Dynamo guards the sizes of the base too."""
+
+    def call(compiled):
+        data = ones(20)
+        for first in (3, 1):
+            compiled(data[first:8])
+
+    with Watch(what_if=math.inf) as watch:
+        call(torch.compile(lambda x: x / 2, backend="eager", dynamic=True))
+    (finding,) = watch.findings
+    assert finding.advice.startswith("pass x.clone(): ")
+    (dynamic,) = (each for each in watch.what_ifs if each.fix.code == "dynamic=True")
+    assert (dynamic.outcome, dynamic.calls, dynamic.compiles) == ("no effect", 2, 2)
+
+
+def test_a_fix_with_which_the_function_would_run_eagerly_leads_to_another_graph_break():
+    """A condition on a size that is dynamic breaks the graph in the loop, where torch cannot resume."""
+
+    def attend(x):
+        for _ in range(2):
+            x = torch.nn.functional.dropout(x, training=x.size(0) > 9)
+        return x
+
+    with Watch(what_if=math.inf) as watch:
+        compiled = torch.compile(attend, backend="eager", dynamic=False)
+        for size in (3, 4, 5):
+            compiled(ones(size))
+    outcomes = {each.fix.code: (each.outcome, each.then is not None) for each in watch.what_ifs}
+    assert outcomes["mark_dynamic(x, 0)"] == outcomes["dynamic=True"] == ("leads to another", True)
+    (finding,) = watch.findings
+    assert "mark_dynamic" not in finding.advice

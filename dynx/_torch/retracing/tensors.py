@@ -12,7 +12,10 @@ _MOST_ON_GPU = 1 << 26  # bytes of one stand-in, which allocates memory; on the 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorMetadata:
-    """All of a tensor that Dynamo's guards read, to create a tensor of equal metadata when the original is gone."""
+    """All of a tensor that Dynamo's guards read, to create a tensor of equal metadata when the original is gone.
+
+    `base` is the tensor of which it is a view: Dynamo guards sizes of the base too.
+    """
 
     reference: weakref.ref[Any]
     size: tuple[int, ...]
@@ -24,6 +27,7 @@ class TensorMetadata:
     is_leaf: bool
     is_inference: bool
     marks: dict[str, Any]
+    base: TensorMetadata | None
 
 
 def is_plain(value: Any) -> bool:
@@ -36,6 +40,7 @@ def is_plain(value: Any) -> bool:
 def metadata_of(tensor: Any) -> TensorMetadata:
     """Read the metadata of a tensor for which `is_plain` is true."""
     marks = {name: value for name, value in vars(tensor).items() if "dynamo" in name}
+    base = tensor._base
     return TensorMetadata(
         weakref.ref(tensor),
         tuple(tensor.size()),
@@ -47,6 +52,7 @@ def metadata_of(tensor: Any) -> TensorMetadata:
         tensor.is_leaf,
         tensor.is_inference(),
         marks,
+        metadata_of(base) if base is not None and is_plain(base) and base.dtype == tensor.dtype else None,
     )
 
 
@@ -61,9 +67,12 @@ def tensor_with(metadata: TensorMetadata) -> Any | None:
     span = offset + 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if metadata.device.type not in ("cpu", "meta") and span * metadata.dtype.itemsize > _MOST_ON_GPU:
         return None
-    with torch._C.DisableTorchFunction(), torch.inference_mode(metadata.is_inference):
+    with torch._C.DisableTorchFunction(), torch.inference_mode(metadata.is_inference), torch.no_grad():
+        base = tensor_with(metadata.base) if metadata.base is not None and not metadata.requires_grad else None
+        if base is not None and span * metadata.dtype.itemsize <= base.untyped_storage().nbytes():
+            return _like(base.as_strided(size, stride, offset), metadata.marks, requires_grad=False, is_leaf=metadata.is_leaf)
         tensor = torch.empty_strided(size, stride, dtype=metadata.dtype, device=metadata.device)
-        if offset:  # a view of a larger tensor is not the same to autograd
+        if offset:
             memory = tensor.new_empty(max(span, 0))
             tensor = tensor.new_empty(0).set_(memory.untyped_storage(), offset, size, stride)
     return _like(tensor, metadata.marks, requires_grad=metadata.requires_grad, is_leaf=metadata.is_leaf)

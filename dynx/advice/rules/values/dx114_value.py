@@ -15,6 +15,7 @@ from dynx.records.observed import Specialized
 
 _BRANCH = re.compile(r"\b(?:if|elif|while|assert|match)\b")
 _LITERAL = re.compile(r"['\"\d-]|True$|False$")
+_OFFSET = ".storage_offset()"
 
 
 def _advice(cause: Cause) -> Advice:
@@ -24,6 +25,11 @@ def _advice(cause: Cause) -> Advice:
     if reason.kind == "shape" and library is not None:
         return expected(
             f"one recompile is expected: the code of {library} that uses this number is valid for a range of values"
+        )
+    if reason.kind == "shape" and reason.source.endswith(_OFFSET):
+        tensor = source.removesuffix(_OFFSET)
+        return one_of(
+            f"pass {tensor}.clone(): views that begin at 0 or 1 in their storage compile on their own", "expect one recompile"
         )
     if reason.kind == "shape":
         return expected("one recompile per side of the branch is expected; to avoid it, branch outside the compiled function")
