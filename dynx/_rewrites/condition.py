@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynx._rewrites.source import Source, code_of
-from dynx.advice.facts.line_uses import FLAGS
+from dynx.advice.facts.line_uses import own_flags
 
 
 def decided(source: Source, line: int) -> Iterator[str]:
@@ -18,11 +18,8 @@ def decided(source: Source, line: int) -> Iterator[str]:
 
 
 def _is_flag(argument: cst.Arg) -> bool:
-    value, name = argument.value, argument.keyword.value if argument.keyword is not None else ""
-    is_test = isinstance(value, (cst.Comparison, cst.BooleanOperation)) or _is_bool(value)
-    is_not = isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Not)
-    is_variable = isinstance(value, cst.Name) and value.value not in ("True", "False", "None")
-    return is_test or is_not or (name in FLAGS and is_variable)
+    nested = cst.Call(cst.Name("call"), [argument.with_changes(comma=cst.MaybeSentinel.DEFAULT)])
+    return bool(own_flags(code_of(nested)))
 
 
 def _is_bool(node: cst.CSTNode | None) -> bool:

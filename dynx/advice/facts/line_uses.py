@@ -7,14 +7,8 @@ import re
 from collections.abc import Iterator
 
 _LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
-FLAGS = (
-    "is_causal",
-    "training",
-    "train",
-    "keepdim",
-    "largest",
-    "descending",
-)  # keywords for bools, also if a variable is passed
+# keywords for bools, also if a variable is passed
+_FLAGS = ("is_causal", "training", "train", "keepdim", "largest", "descending")
 _COUNTING = ("range", "enumerate", "zip", "unbind", "islice")  # calls whose arguments decide how often a loop runs
 
 
@@ -63,14 +57,24 @@ def is_looked_up(code: str, source: str) -> bool:
 def flags(code: str) -> list[str]:
     """Return the arguments of calls in a source line that are conditions: `causal=n > 1` for `attend(q, causal=n > 1)`."""
     calls = [node for node in ast.walk(_parsed(code) or ast.Module([], [])) if isinstance(node, ast.Call)]
-    found = [argument for call in calls if not _is_bool(call) for argument in (*call.keywords, *call.args)]
-    return [ast.unparse(each) for each in found if _is_flag(each)]
+    return [flag for call in calls if not _is_bool(call) for flag in _flags_of(call)]
+
+
+def own_flags(code: str) -> list[str]:
+    """Return the same for the arguments of one call, without those of calls inside them."""
+    tree = _parsed(code)
+    call = tree.body[0].value if tree is not None and isinstance(tree.body[0], ast.Expr) else None
+    return _flags_of(call) if isinstance(call, ast.Call) else []
+
+
+def _flags_of(call: ast.Call) -> list[str]:
+    return [ast.unparse(each) for each in (*call.keywords, *call.args) if _is_flag(each)]
 
 
 def _is_flag(argument: ast.AST) -> bool:
     match argument:
         case ast.keyword(arg=name, value=value):
-            return _is_flag(value) or (name in FLAGS and isinstance(value, ast.Name))
+            return _is_flag(value) or (name in _FLAGS and isinstance(value, ast.Name))
         case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
             return True
         case ast.Call():

@@ -38,7 +38,8 @@ RULE = BreakRule(
     id="DX224",
     title="a condition on a dynamic size is an argument of an operation",
     applies=_applies,
-    title_of=lambda graph_break: f"the operation takes True or False, not a condition on a dynamic size{code_of(graph_break)}",
+    # torch's records do not say which argument it is
+    title_of=lambda graph_break: f"most likely, an operation got a condition on a dynamic size{code_of(graph_break)}",
     advice=_advice,
     fixes=_fixes,
 )
