@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 import torch
 
 import dynx
+from dynx.records import Compile
 
 
 class Mode(enum.Enum):
@@ -63,3 +65,9 @@ def test_an_object_that_is_replaced_is_one_cause_with_its_parts():
     watch = watched(lambda x, s: x * s.scale if s.shift else x, (Settings(2, "b"),), (Settings(3, "c"),))
     assert len(watch.recompiles) == 1
     assert len(watch.findings) == 2  # two attributes, not the object
+
+
+def test_guards_of_a_file_without_a_first_reason_are_no_hidden_cause():
+    (recompile,) = watched(by_mode, (Mode.HOLD, "relu"), (Mode.TRACK, "tanh")).recompiles
+    first = Compile(recompile.generation, recompile.id, recompile.location, "compiled", 1.0)
+    assert dynx.Run((first, replace(recompile, reasons=())), {}).findings == ()

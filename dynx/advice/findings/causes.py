@@ -84,7 +84,7 @@ def _hidden(run: RunRecords, groups: _Groups, ended: Collection[tuple[int, str]]
     known |= {(frame_of((each.generation, each.id)), LOCAL.sub(r"\1", each.source)) for each in run.dynamic}
     found: _Groups = {}
     for recompile in run.recompiles:
-        for reason in recompile.further if recompile.key not in ended else ():
+        for reason in recompile.further if recompile.reasons and recompile.key not in ended else ():
             rule, frame = rule_of_reason(reason), frame_of(recompile.key)
             if rule is not None and not {(frame, _subject(reason)), (frame, _attribute(reason.source))} & known:
                 own = replace(recompile, reasons=(reason, *recompile.reasons), seconds=0.0)
