@@ -53,10 +53,10 @@ def shortened(place: str, width: int) -> str:
         short = "/".join(["…", *folders[first:]])
         if cell_len(short) <= room:
             return f"{before}{short}{after}"
-    name = folders[-1]
-    while name and cell_len(name) + 1 > room:
-        name = name[1:]
-    return f"{before}…{name}{after}"
+    name, start, used = folders[-1], len(folders[-1]), 1
+    while start and (used := used + cell_len(name[start - 1])) <= room:
+        start -= 1
+    return f"{before}…{name[start:]}{after}"
 
 
 def _tail(word: str) -> str:

@@ -70,3 +70,9 @@ def steps(function, *args):
 def test_steps_grow_with_the_number_of_records(report):
     few, many = (steps(report, run_with(functions)) for functions in (25, 100))
     assert many < 4.6 * few
+
+
+def test_steps_do_not_grow_with_the_length_of_a_file_name():
+    lines = (Location("x" * length + ".py", 3, "f") for length in (500, 10_000))
+    short, long = (Run((Compile(0, "0/0", line, "compiled", 1.0), GraphBreak(line, (line,), "reason")), {}) for line in lines)
+    assert steps(show_full, long) < 2 * steps(show_full, short)
