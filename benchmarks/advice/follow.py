@@ -14,7 +14,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,14 +139,18 @@ def main() -> None:
     if not programs:
         programs = [*sorted(Path(__file__).parent.glob("programs/*.py")), *sorted((ROOT / "tests/programs").glob("*/*.py"))]
     total: Counter[str] = Counter()
-    with ThreadPoolExecutor(args.jobs) as pool:
-        for program, followed in zip(programs, pool.map(follow, programs), strict=True):
-            for each in followed:
+    pool = ThreadPoolExecutor(args.jobs)
+    with suppress(KeyboardInterrupt):  # then print what was followed
+        of = {pool.submit(follow, program): program for program in programs}
+        for done in as_completed(of):
+            total["programs"] += 1
+            for each in done.result():
                 total[each.verdict] += 1
                 total["first, " + each.verdict] += each.is_first
                 if each.verdict in ("wrong", "no effect"):
-                    print(f"{program.name}: {each.finding.rule} {each.text!r}: {each.verdict}: {each.reason}", flush=True)
-    print(dict(total))
+                    print(f"{of[done].name}: {each.finding.rule} {each.text!r}: {each.verdict}: {each.reason}", flush=True)
+    print(dict(total), flush=True)
+    pool.shutdown(wait=False, cancel_futures=True)
     sys.exit(1 if total["wrong"] else 0)
 
 
