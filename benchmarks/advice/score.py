@@ -6,6 +6,7 @@ Prints every cost whose finding is not right, findings that no label asks for, a
 
 - right: a finding is at a line of the label, contains its names (the report shows the function beside the line), and its advice
   matches a fix, which `truth.py` has applied;
+- with its break: a finding of a graph break counts these recompiles as its own, and its advice matches a fix of that break;
 - other advice: such a finding, whose advice matches no fix of the label;
 - other place: a finding contains the names, but is at another line;
 - no advice: no finding, but a recompile or graph break is reported at the line, with torch's explanation;
@@ -25,6 +26,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +36,8 @@ from dynx import Run
 from dynx.records import Finding
 
 PROGRAMS = Path(__file__).parent / "programs"
-VERDICTS = ("right", "other advice", "other place", "no advice", "missed")
+VERDICTS = ("right", "with its break", "other advice", "other place", "no advice", "missed")
+OF_BREAK = re.compile(r"recompiles? of \d+ functions? that it splits off")
 EXPECTED = re.compile(r"is expected|cannot be avoided|nothing to change", re.I)
 
 
@@ -74,12 +77,19 @@ def score(program: Path) -> list[Scored]:
         at_line = [finding for finding in found if _lines(finding, program) & lines]
         advised = [finding for finding in at_line if _is_right(finding, cost)]
         reported = [line for line in lines if re.search(rf"{re.escape(program.name)}:{line}\b", screen)]
-        if advised or (cost.unavoidable and not at_line):
-            verdict = "right"
-        else:
-            verdict = (
-                VERDICTS[1] if at_line else VERDICTS[2] if found and cost.names else VERDICTS[3] if reported else VERDICTS[4]
-            )
+        verdict = (
+            "right"
+            if advised or (cost.unavoidable and not at_line)
+            else "other advice"
+            if at_line
+            else "other place"
+            if found and cost.names
+            else "with its break"
+            if cost.kind == "recompile" and _with_break(run.findings, label, program, source)
+            else "no advice"
+            if reported
+            else "missed"
+        )
         findings = advised or at_line or (found if cost.names else [])
         taken |= {id(finding) for finding in (advised or at_line)}
         scored.append(Scored(program.stem, label.family, verdict, cost, tuple(findings)))
@@ -90,6 +100,13 @@ def score(program: Path) -> list[Scored]:
         if id(finding) not in taken and not _repeats(finding, label, program, lines)
     ]
     return scored
+
+
+def _with_break(findings: Iterable[Finding], label: Label, program: Path, source: str) -> bool:
+    """Return whether a finding of a graph break, with right advice, counts recompiles of functions that it splits off."""
+    breaks = [(cost, {line_of(line, source) for line in cost.lines}) for cost in label.costs if cost.kind == "graph break"]
+    of_break = [finding for finding in findings if OF_BREAK.search(finding.title)]
+    return any(_lines(finding, program) & lines and _is_right(finding, cost) for finding in of_break for cost, lines in breaks)
 
 
 def _is_of_kind(finding: Finding, cost: Cost) -> bool:
@@ -124,7 +141,7 @@ def show(scored: list[Scored]) -> None:
     for each in scored:
         if each.verdict == "right":
             continue
-        print(f"{each.verdict:13} {each.program}: {each.cost.kind + ' · ' + each.cost.cause if each.cost else ''}")
+        print(f"{each.verdict:14} {each.program}: {each.cost.kind + ' · ' + each.cost.cause if each.cost else ''}")
         for finding in each.findings:
             print(f"    {finding.rule} {finding.location.own.line}: {finding.title} -> {finding.advice}")
         if each.cost is not None and each.cost.fixes:
@@ -134,9 +151,9 @@ def show(scored: list[Scored]) -> None:
         tables[each.family][each.verdict] += 1
         tables["all"][each.verdict] += 1
     columns = (*VERDICTS, "unasked")
-    print(f"\n{'family':24}" + "".join(f"{column:>14}" for column in columns))
+    print(f"\n{'family':28}" + "".join(f"{column:>16}" for column in columns))
     for family in [*sorted(tables.keys() - {"all"}), "all"]:
-        print(f"{family:24}" + "".join(f"{tables[family][column]:>14}" for column in columns))
+        print(f"{family:28}" + "".join(f"{tables[family][column]:>16}" for column in columns))
 
 
 def main() -> int:
@@ -154,7 +171,7 @@ def main() -> int:
     if options.json:
         rows = [(each.program, each.family, each.verdict, each.cost.cause if each.cost else "") for each in scored]
         options.json.write_text(json.dumps(rows, indent=1))
-    return any(each.verdict != "right" for each in scored)
+    return any(each.verdict not in VERDICTS[:2] for each in scored)
 
 
 if __name__ == "__main__":
