@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynx.advice.facts.line_uses import indexed_by, is_looked_up, loops_over
+from dynx.advice.facts.line_uses import calls_an_item, indexed_by, is_looked_up, loops_over
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,17 @@ def test_what_is_indexed(code, source, container):
 )
 def test_a_value_that_is_looked_up(code, is_key):
     assert is_looked_up(code, "n") is is_key
+
+
+@pytest.mark.parametrize(
+    "code, is_called",
+    [
+        ("mean, std = self.members[member](obs, act)", True),
+        ("y = self.members[member % 2](obs)", True),
+        ("y = betas[member] * self.members[0](obs)", False),
+        ("y = betas[member].exp()", False),
+        ("y = self.members[other](betas[member])", False),
+    ],
+)
+def test_items_that_a_line_calls(code, is_called):
+    assert calls_an_item(code, "member") == is_called

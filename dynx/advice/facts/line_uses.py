@@ -39,6 +39,16 @@ def indexed_by(code: str, source: str) -> str | None:
     return None
 
 
+def calls_an_item(code: str, source: str) -> bool:
+    """Return whether a source line calls what it finds at an index: `self.experts[n](x)`. The container is no tensor."""
+    tree, value = _parsed(code), _parsed(source)
+    if tree is None or value is None:
+        return False
+    name = ast.unparse(value)
+    items = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(isinstance(item, ast.Subscript) and _reads(item.slice, name) for item in items)
+
+
 def is_looked_up(code: str, source: str) -> bool:
     """Return whether a source line looks for a value in a container: `n in self.cache`, `cache.get(n)`."""
     tree, value = _parsed(code), _parsed(source)

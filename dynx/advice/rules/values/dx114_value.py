@@ -6,7 +6,7 @@ import re
 
 from dynx.advice.facts.fixes import NOT_STATIC, as_tensor, of_value, option
 from dynx.advice.facts.libraries import library_of
-from dynx.advice.facts.line_uses import indexed_by, is_looked_up, loops_over
+from dynx.advice.facts.line_uses import calls_an_item, indexed_by, is_looked_up, loops_over
 from dynx.advice.facts.names import ITEM, spoken
 from dynx.advice.facts.reasons import INT, NUMBER, has_kind, is_counted, is_result
 from dynx.advice.facts.shared_advice import PER_VALUE
@@ -92,7 +92,10 @@ def _needed(fixed: Specialized, source: str) -> str:
     if is_looked_up(fixed.code, source):
         return "look it up outside the compiled function, and pass what is found"
     if (container := indexed_by(fixed.code, source)) is not None:
-        return f"make {container} a tensor, and index it with a 1-element tensor; or pass {container}[{source}] instead"
+        instead = f"pass {container}[{source}] instead"
+        if calls_an_item(fixed.code, source):
+            return f"choose outside the compiled function: {instead}; or expect one recompile per value"
+        return f"make {container} a tensor, and index it with a 1-element tensor; or {instead}"
     if _BRANCH.search(fixed.code):
         return "branch outside the compiled function, or pass a tensor and select with torch.where"
     return "compute what depends on it outside the compiled function, and pass a tensor; or pass the same value on every call"
