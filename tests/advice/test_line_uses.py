@@ -62,7 +62,7 @@ def test_a_value_that_is_looked_up(code, is_key):
 
 
 @pytest.mark.parametrize(
-    "code, is_called",
+    ("code", "is_called"),
     [
         ("mean, std = self.members[member](obs, act)", True),
         ("y = self.members[member % 2](obs)", True),
