@@ -76,20 +76,17 @@ def score(program: Path) -> list[Scored]:
         found = [finding for finding in run.findings if _is_of_kind(finding, cost) and _names(finding, cost)]
         at_line = [finding for finding in found if _lines(finding, program) & lines]
         advised = [finding for finding in at_line if _is_right(finding, cost)]
-        reported = [line for line in lines if re.search(rf"{re.escape(program.name)}:{line}\b", screen)]
-        verdict = (
-            "right"
-            if advised or (cost.unavoidable and not at_line)
-            else "other advice"
-            if at_line
-            else "other place"
-            if found and cost.names
-            else "with its break"
-            if cost.kind == "recompile" and _with_break(run.findings, label, program, source)
-            else "no advice"
-            if reported
-            else "missed"
-        )
+        if advised or (cost.unavoidable and not at_line):
+            verdict = "right"
+        elif at_line:
+            verdict = "other advice"
+        elif found and cost.names:
+            verdict = "other place"
+        elif cost.kind == "recompile" and _with_break(run.findings, label, program, source):
+            verdict = "with its break"
+        else:
+            reported = any(re.search(rf"{re.escape(program.name)}:{line}\b", screen) for line in lines)
+            verdict = "no advice" if reported else "missed"
         findings = advised or at_line or (found if cost.names else [])
         taken |= {id(finding) for finding in (advised or at_line)}
         scored.append(Scored(program.stem, label.family, verdict, cost, tuple(findings)))
@@ -171,7 +168,7 @@ def main() -> int:
     if options.json:
         rows = [(each.program, each.family, each.verdict, each.cost.cause if each.cost else "") for each in scored]
         options.json.write_text(json.dumps(rows, indent=1))
-    return any(each.verdict not in VERDICTS[:2] for each in scored)
+    return any(each.verdict != "right" for each in scored)
 
 
 if __name__ == "__main__":

@@ -34,18 +34,18 @@ def test_a_loop_runs_as_often_as_a_value_says(code, source, expected):
 
 
 @pytest.mark.parametrize(
-    ("code", "source", "container"),
+    ("code", "source", "indexed"),
     [
-        ("return x * betas[t]", "t", "betas"),
-        ("return x * self.betas[t + 1]", "t", "self.betas"),
-        ("if n not in self.cache: self.cache[n] = 1", "n", "self.cache"),
+        ("return x * betas[t]", "t", ("betas", "betas[t]")),
+        ("return x * self.betas[t + 1]", "t", ("self.betas", "self.betas[t + 1]")),
+        ("if n not in self.cache: self.cache[n] = 1", "n", ("self.cache", "self.cache[n]")),
         ("return x[0] * t", "t", None),
         ("return x * self.drop(t)", "t", None),
         ("for row in", "t", None),
     ],
 )
-def test_what_is_indexed(code, source, container):
-    assert indexed_by(code, source) == container
+def test_what_is_indexed(code, source, indexed):
+    assert indexed_by(code, source) == indexed
 
 
 @pytest.mark.parametrize(

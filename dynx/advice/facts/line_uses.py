@@ -27,15 +27,15 @@ def loops_over(code: str, source: str) -> bool:
     return any(_reads(node, ast.unparse(value)) for node in _deciding(tree))
 
 
-def indexed_by(code: str, source: str) -> str | None:
-    """Return the container that a source line indexes with a value: `betas` for `x * betas[t]`; None if it indexes none."""
+def indexed_by(code: str, source: str) -> tuple[str, str] | None:
+    """Return the container that a source line indexes with a value, and the item: `betas`, `betas[t + 1]`; or None."""
     tree, value = _parsed(code), _parsed(source)
     if tree is None or value is None:
         return None
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=container, slice=index) if _reads(index, ast.unparse(value)):
-                return ast.unparse(container)
+                return ast.unparse(container), ast.unparse(node)
     return None
 
 

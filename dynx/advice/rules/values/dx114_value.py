@@ -91,8 +91,9 @@ def _needed(fixed: Specialized, source: str) -> str:
         return "loop outside the compiled function"
     if is_looked_up(fixed.code, source):
         return "look it up outside the compiled function, and pass what is found"
-    if (container := indexed_by(fixed.code, source)) is not None:
-        instead = f"pass {container}[{source}] instead"
+    if (indexed := indexed_by(fixed.code, source)) is not None:
+        container, item = indexed
+        instead = f"pass {item} instead"
         if calls_an_item(fixed.code, source):
             return f"choose outside the compiled function: {instead}; or expect one recompile per value"
         return f"make {container} a tensor, and index it with a 1-element tensor; or {instead}"
