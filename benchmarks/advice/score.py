@@ -38,7 +38,7 @@ from dynx.records import Finding
 PROGRAMS = Path(__file__).parent / "programs"
 VERDICTS = ("right", "with its break", "other advice", "other place", "no advice", "missed")
 OF_BREAK = re.compile(r"recompiles? of \d+ functions? that it splits off")
-EXPECTED = re.compile(r"is expected|cannot be avoided|nothing to change|leave it", re.I)
+EXPECTED = re.compile(r"(is|are) expected|cannot be avoided|nothing to change|leave it", re.I)
 
 
 @dataclass(frozen=True)

@@ -177,3 +177,37 @@ def test_a_size_that_a_line_needs_exactly_is_a_finding_of_its_own_and_one_line_h
                 compiled(torch.randn(size))
     assert len(without.graph_breaks) == 0
     assert len(without.recompiles) >= 2
+
+
+def logged(x, diagnostics):
+    y = x.sin()
+    print("step")
+    diagnostics["norm"] = y.norm()
+    return y * 2
+
+
+def of_a_new_key(watch):
+    torch._dynamo.reset()
+    compiled, diagnostics = torch.compile(logged, backend="eager"), {}
+    with watch:
+        for _ in range(3):
+            compiled(torch.ones(3), diagnostics)
+    return watch
+
+
+def test_a_recompile_for_a_key_of_an_argument_has_its_own_finding():
+    """The program fills the dictionary: without the graph break, the whole function recompiles for its new key."""
+    watch = of_a_new_key(Watch(what_if=math.inf))
+    (key,) = [finding for finding in watch.findings if finding.rule == "DX104"]
+    assert key.title == "keys of diagnostics no 'norm', then 'norm'"
+    assert key.seconds > 0
+    assert not any("that it splits off" in finding.title for finding in watch.findings)
+    (advice,) = [finding.advice for finding in watch.findings if finding.rule.startswith("DX2")]
+    assert "proven: no graph break" in advice
+
+
+def test_it_stays_when_the_graph_break_is_removed():
+    with torch._dynamo.config.patch(reorderable_logging_functions={print}):
+        watch = of_a_new_key(dynx.watch())
+    assert not watch.graph_breaks
+    assert [finding.rule for finding in watch.findings] == ["DX104"]

@@ -46,3 +46,20 @@ def test_an_array_is_renamed_inside_the_conversion_to_a_tensor():
             compiled(numpy.ones(size))
     assert all("___stack" not in f"{reason.source} {reason.expected}" for each in watch.recompiles for reason in each.reasons)
     assert any("<value of line" in reason.source for each in watch.recompiles for reason in each.reasons)
+
+
+def scaled(x, values):
+    for value in values.tolist():
+        x = x * value
+    return x
+
+
+def test_the_values_of_a_list_share_one_finding():
+    """`.tolist()` leaves a list on the stack, of which every item fails its guard."""
+    with dynx.watch() as watch:
+        compiled = torch.compile(scaled, backend="eager")
+        for first in range(3):
+            compiled(torch.ones(3), torch.arange(first, first + 4))
+    named = [finding for finding in watch.findings if "<value of line" in finding.title]
+    assert len({reason.source for each in watch.recompiles for reason in (*each.reasons, *each.further)}) > 2
+    assert len(named) == 1

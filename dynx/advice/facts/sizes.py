@@ -64,7 +64,7 @@ def size_advice(cause: Cause) -> Advice:
         return _GENERATION
     if has_one:
         if len(cause.recompiles) > 1:
-            return _marked(cause, "{}, and warm up with 2 or more", "pad to a fixed size: size 1 always compiles on its own")
+            return _marked(cause, "{}, and warm up with 2 or more", _ONE_ON_ITS_OWN)
         return _SIZE_ONE
     if cause.called_from is not None and cause.called_from.library is not None:  # such as a Trainer
         return _marked(cause, "{} where the batch is made, such as in the data collator", f"{_PAD} there")
@@ -75,6 +75,7 @@ def size_advice(cause: Cause) -> Advice:
 
 _BEFORE = "{} before the call"
 _PAD = "pad to one size"
+_ONE_ON_ITS_OWN = "one recompile for size 1 is expected; to avoid it, pad, or compile a separate function for size 1"
 
 
 def _marked(cause: Cause, text: str, *others: str) -> Advice:

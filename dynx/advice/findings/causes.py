@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from dynx.advice.facts.names import IN_CONTAINER_OF_OBJECT, LOCAL, is_array
+from dynx.advice.facts.names import IN_CONTAINER_OF_OBJECT, LOCAL, UNNAMED, is_array
 from dynx.advice.facts.reasons import differs_by_instance
 from dynx.advice.findings.resumed import Part, frame_of, parts_of
 from dynx.advice.rule import Cause, FrameKey, RecompileRule
@@ -78,15 +78,17 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
 def _hidden(run: RunRecords, groups: _Groups, ended: Collection[tuple[int, str]]) -> _Groups:
     """Return the causes that never come first: in all their recompiles, another guard of the same cache entry failed too.
 
-    Their recompiles are those of other causes, and cost nothing here. Numbers that torch made dynamic are left out.
+    Their recompiles are those of other causes, and cost nothing here. Numbers that torch made dynamic are left out, and all but
+    one of the values that a graph break leaves on the stack, such as those of the list of `x.tolist()`.
     """
-    known = {(frame, text) for frame, _, source in groups for text in (source, _attribute(source))}
+    known = {(frame, text) for frame, _, source in groups for text in (source, _attribute(source), _on_stack(source))}
     known |= {(frame_of((each.generation, each.id)), LOCAL.sub(r"\1", each.source)) for each in run.dynamic}
     found: _Groups = {}
     for recompile in run.recompiles:
         for reason in recompile.further if recompile.reasons and recompile.key not in ended else ():
             rule, frame = rule_of_reason(reason), frame_of(recompile.key)
-            if rule is not None and not {(frame, _subject(reason)), (frame, _attribute(reason.source))} & known:
+            names = {_subject(reason), _attribute(reason.source), _on_stack(reason.source)}
+            if rule is not None and not {(frame, name) for name in names} & known:
                 own = replace(recompile, reasons=(reason, *recompile.reasons), seconds=0.0)
                 found.setdefault((frame, rule.id, _subject(reason)), (rule, []))[1].append(own)
     return found
@@ -104,6 +106,12 @@ def _attribute(source: str) -> str:
     """Return the attribute that a source ends in, such as ".training", which may change on several objects at once."""
     _, dot, name = source.rpartition(".")
     return f"{dot}{name}"
+
+
+def _on_stack(source: str) -> str:
+    """Return the value on Python's stack at a graph break that a source begins with; the source, if it has a name."""
+    value = UNNAMED.match(source)
+    return value[0] if value is not None else source
 
 
 def _advice_on(graph_break: GraphBreak | None) -> str:

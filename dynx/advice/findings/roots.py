@@ -72,9 +72,10 @@ def _root(causes: Sequence[Cause], removable: Sequence[tuple[int, GraphBreak]]) 
 def _is_chosen(cause: Cause) -> bool:
     """Return whether the program chooses what changed, such as a string: a graph break computes numbers and sizes."""
     reason = cause.first
+    is_filled = reason.kind == "keys" and reason.other_instance is None  # a dictionary of the caller, or of an argument
     is_text = reason.kind == "value" and (reason.expected or "").startswith(("'", '"'))
     is_kept = reason.holder in _OWN and reason.kind in ("requires_grad", "dtype", "device")  # of a parameter, not of a result
-    return (is_text or is_kept or reason.kind in ("object", "function", "none")) and not is_result(cause)
+    return (is_text or is_kept or is_filled or reason.kind in ("object", "function", "none")) and not is_result(cause)
 
 
 def _joined(root: Finding, follow: Sequence[OfCauses]) -> Finding:
