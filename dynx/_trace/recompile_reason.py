@@ -150,6 +150,7 @@ def explain(
         code=code_at(location),
         other_instance=_other_instance(facts, locals),
         differing=_differing(facts, locals) if guard.source.startswith("self.") else (),
+        by_backend=guard.by_backend,
     )
 
 

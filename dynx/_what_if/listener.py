@@ -134,6 +134,8 @@ class WhatIfs:
                 is_superseded = variant not in met and variant.raised is None and not variant.unknown
                 if is_superseded:  # by another fix, such as one with two marks
                     variant.unknown = "later calls were not traced with it"
+                if any(reason.by_backend for reason in recompile.reasons) and variant.raised is None:
+                    variant.unknown = "the backend adds guards, and no backend runs in a trace"
                 for record in self._what_ifs(CompileKey(*compiled.key), compiled.location, variant):
                     about = record.rule, record.fix, record.together
                     if record != function.said.get(about):

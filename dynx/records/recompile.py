@@ -59,6 +59,7 @@ class Reason(Record):
     other_instance: str | None = None  # class of `self`, if the cache entry was compiled for another instance of it
     instances: int = 0  # living instances of the class of `self` for which the function is compiled, with this one
     differing: tuple[str, ...] = ()  # guarded attributes of `self` that differ between the two instances: "self.layer_idx"
+    by_backend: bool = False  # AOTAutograd or inductor added the guard, not Dynamo
 
     @property
     def subject(self) -> str:

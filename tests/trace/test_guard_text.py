@@ -166,3 +166,13 @@ def test_message_of_error_on_recompile_is_parsed():
     )
     (entry,) = parse_error(text)
     assert (entry.against, entry.guard.kind) == ("0/0", "size")
+
+
+@pytest.mark.parametrize(
+    ("file", "by_backend"),
+    [("_functorch/_aot_autograd/aot_autograd_result.py", True), ("_dynamo/output_graph.py", False), ("_inductor/ir.py", True)],
+)
+def test_a_comment_that_names_a_line_of_torch_is_no_part_of_the_value(file, by_backend):
+    """torch writes it behind guards that no line of the program requested."""
+    guard = parse_guard(f"self.lr == 0.13333  # ({file}:3375 in check_guards)")
+    assert (guard.kind, guard.expected, guard.line, guard.by_backend) == ("value", "0.13333", None, by_backend)

@@ -429,3 +429,34 @@ def test_a_fix_with_which_the_function_would_run_eagerly_leads_to_another_graph_
     assert outcomes["mark_dynamic(x, 0)"] == outcomes["dynamic=True"] == ("leads to another", True)
     (finding,) = watch.findings
     assert "mark_dynamic" not in finding.advice
+
+
+class Average:
+    def __init__(self):
+        self.mean, self.updates = torch.zeros(3), 0
+
+    def update(self, x):
+        self.updates += 1
+        self.mean.lerp_(x, 1 - min(0.999, (1 + self.updates) / (10 + self.updates)))
+        return self.mean + 0
+
+
+def averaged(watch, *, backend, dynamic=None):
+    torch._dynamo.reset()
+    average = Average()
+    compiled = torch.compile(average.update, backend=backend, dynamic=dynamic)
+    with watch:
+        for _ in range(12):
+            compiled(torch.ones(3))
+    return watch
+
+
+def test_a_guard_that_the_backend_adds_is_not_predicted():
+    """The decomposition of `lerp_` compares its weight with 0.5: AOTAutograd adds the guard, which no trace of Dynamo has."""
+    watch = averaged(Watch(what_if=math.inf), backend="aot_eager_decomp_partition")
+    guards = [reason for recompile in watch.recompiles for reason in recompile.reasons if reason.by_backend]
+    if not guards:
+        pytest.skip("this torch adds no guard for the decomposition of lerp_")
+    assert not any("proven" in finding.advice for finding in watch.findings)
+    assert all(what_if.outcome in ("not proven", "no effect", "raises") for what_if in watch.what_ifs[-1:])
+    assert len(averaged(Watch(), backend="aot_eager_decomp_partition", dynamic=True).compiles) > 1

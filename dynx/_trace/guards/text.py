@@ -31,6 +31,7 @@ class ParsedGuard:
     got: str | None = None
     line: GuardLine | None = None
     text: str = ""
+    by_backend: bool = False  # AOTAutograd or inductor added it, not Dynamo
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class FailedEntry:
 _ENTRY = re.compile(r"^(?P<id>(?:!\d+/)?\d+/\d+(?:_\d+)?): ", re.M)
 _STACK_FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.M)
 _COMMENT = re.compile(r"\s{2,}# .*  # (?P<file>[^#\n]+?):(?P<line>\d+) in (?P<function>[^\s(]+)", re.S)
+_IN_TORCH = re.compile(r"\s{2,}# \((?P<file>[^#\n()]+):\d+ in \w+\)$")  # a guard that no line of the program requested
 _SIZE = r"(?P<source>\S+?)\.(?P<what>(?:size|stride)\(\)\[\d+\]|storage_offset\(\))"
 
 
@@ -69,12 +71,15 @@ def parse_guard(text: str) -> ParsedGuard:
     frames = [_guard_line(match) for match in _STACK_FRAME.finditer(stack)]
     comment = _COMMENT.search(body)
     code = (body[: comment.start()] if comment else body).strip()
+    in_torch = _IN_TORCH.search(code)
+    by_backend = in_torch is not None and in_torch["file"].startswith(("_functorch/", "_inductor/"))
+    code = code[: in_torch.start()] if in_torch is not None else code
     line = frames[-1] if frames else (_guard_line(comment) if comment else None)
     for pattern, read in _PATTERNS:
         if match := pattern.match(code):
             kind, source, expected, got = read(match)
-            return ParsedGuard(kind, source, expected, got, line, code)
-    return ParsedGuard("other", code, None, None, line, code)
+            return ParsedGuard(kind, source, expected, got, line, code, by_backend)
+    return ParsedGuard("other", code, None, None, line, code, by_backend)
 
 
 def _guard_line(match: re.Match[str]) -> GuardLine:
