@@ -29,7 +29,7 @@ from dynx import _views
 from dynx._version import __version__
 
 if TYPE_CHECKING:
-    from dynx import comptime, cudagraphs, effects, errors, fix, guards, pgo, records, saved, symbols
+    from dynx import autograd, comptime, cudagraphs, effects, errors, fix, guards, pgo, records, saved, symbols
     from dynx._doctor.doctor import doctor
     from dynx._run import Run
     from dynx.effects import check
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Run",
     "__version__",
+    "autograd",
     "check",
     "compile",
     "comptime",

@@ -15,10 +15,13 @@ from dynx.records import Record
 
 EXPORTED = {
     "dynx": """
-        Run __version__ check compile comptime cudagraphs doctor effects errors fix guards pgo records saved symbols watch
-        would_recompile
+        Run __version__ autograd check compile comptime cudagraphs doctor effects errors fix guards pgo records saved
+        symbols watch would_recompile
     """,
     "dynx.advice": "RULES advise expected_breaks losses page rule_of_break rule_of_reason spoken",
+    "dynx.autograd": """
+        BackwardCapture BackwardHook BackwardNode CaptureLog OrderError RecaptureReason capture check_order
+    """,
     "dynx.cli": "main",
     "dynx.comptime": """
         ComptimeContext ComptimeVar PostMortem Probe Timeline comptime debug post_mortem probe timeline
@@ -36,15 +39,16 @@ EXPORTED = {
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash WarmStart cachediff record stable_closure_hash "
     "warm_start",
     "dynx.records": """
-        AddressChange Alternative Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey
-        CacheReport CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats
-        Diff DynamicSize DynamicSizes EagerTime Effect Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
-        FrameProfile FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
-        GuardCosts GuardInfo GuardNode GuardSetting IsaCheck KeySettings Leak LineCost Location Logged Mark Modified Mutation
-        ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
-        Reason Recompile Record Repeated RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown
-        Skip Skipped SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
-        Trial TriedRule Trouble Verdict WhatIf
+        AddressChange Alternative Attempt Backward BackwardCapture BackwardHook BackwardNode BecameDynamic BreakState
+        CacheCause CacheDiff CacheEvent CacheKey CacheReport CauseChange CheckReport CodeLine Compile CompileUse
+        CompiledGuards CostNode CudagraphReport CudagraphStats Diff DynamicSize DynamicSizes EagerTime Effect Entry
+        Events Finding Fix FixReport FrameCost FrameEffects FrameMatch FrameProfile FrameState GaveUp GradError
+        GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode
+        GuardSetting IsaCheck KeySettings Leak LineCost Location Logged Mark Modified Mutation OrderError ParameterError
+        PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
+        RecaptureReason Recompile Record Repeated RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport
+        SavedTensor Seen Shown Skip Skipped SourceProfile Specialized Staging Symbol SymbolReport TorchWarning
+        TraceState TracedCompile TracedGuard Trial TriedRule Trouble Verdict WhatIf
     """,
     "dynx.fix": "FixReport Limits Program Tolerance apply run",
     "dynx.report": """
@@ -58,6 +62,7 @@ EXPORTED = {
 }
 API = [
     "dynx",
+    "dynx.autograd",
     "dynx.comptime",
     "dynx.cudagraphs",
     "dynx.effects",

@@ -22,6 +22,7 @@ State = Literal["ok", "changed", "missing"]
 _MODES = "torch.utils._python_dispatch"
 _FOR_BACKWARD = "tensors that a backward pass still needs, in dynx.cudagraphs"
 _RETRACED = "what-if traces: what a fix would change"
+_CAPTURES = "compiled autograd: captures, and why a backward pass is captured again"
 _NOT_ON_DISK = "why a graph was not found in the caches on disk"
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
@@ -223,6 +224,10 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "tensor_metadata": ("torch._inductor.codecache:extract_tensor_metadata_for_cache_key", _NOT_ON_DISK),
     "cache_directory": ("torch._inductor.runtime.runtime_utils:cache_dir", _NOT_ON_DISK),
     "fake_tensor": ("torch._subclasses.fake_tensor:FakeTensor", _NOT_ON_DISK),
+    "capture_backward": ("torch._dynamo.compiled_autograd:_enable", _CAPTURES),
+    "capture_logger": ("torch._C:_dynamo.compiled_autograd.set_verbose_logger", _CAPTURES),
+    "captures_are_logged": ("torch._dynamo.compiled_autograd:snapshot_verbose_logging_enabled", _CAPTURES),
+    "captures_log": ("torch._dynamo.compiled_autograd:verbose_log", _CAPTURES),
     "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 

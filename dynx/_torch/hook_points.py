@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynx._torch.hooks import HookPoint
 
 _CONVERT = "torch._dynamo.convert_frame"
+_BACKWARD_COMPILER = "torch._dynamo.compiled_autograd:AutogradCompilerInstance"
 _SIDE_EFFECTS = "torch._dynamo.side_effects:SideEffects"
 
 HOOK_POINTS: tuple[HookPoint, ...] = (
@@ -259,5 +260,46 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         "torch._inductor.codecache:FxGraphCachePickler.dumps",
         ("self", "obj"),
         purpose="why a graph was not found in the caches on disk",
+    ),
+    HookPoint(
+        "backward_pass",
+        "torch.autograd:_engine_run_backward",
+        ("t_outputs",),
+        purpose="compiled autograd: the autograd graph of each backward pass",
+    ),
+    HookPoint(
+        "capture_begin",
+        f"{_BACKWARD_COMPILER}.begin_capture",
+        ("self", "inputs", "sizes", "scalars", "origins", "accumulate_grad"),
+        purpose="compiled autograd: every capture",
+    ),
+    HookPoint(
+        "capture_reasons",
+        f"{_BACKWARD_COMPILER}.log_compile_reasons",
+        ("self", "compile_reasons"),
+        purpose="compiled autograd: why no earlier capture fits",
+    ),
+    HookPoint(
+        "capture_reordering",
+        f"{_BACKWARD_COMPILER}.delay_unpack_hook_nodes",
+        ("self",),
+        purpose="compiled autograd: the order of a captured graph before torch changes it",
+    ),
+    HookPoint(
+        "capture_graph",
+        f"{_BACKWARD_COMPILER}.create_graph_module",
+        ("self",),
+        purpose="compiled autograd: captured graphs",
+    ),
+    HookPoint(
+        "capture_end",
+        f"{_BACKWARD_COMPILER}.end_capture",
+        ("self", "outputs"),
+        purpose="compiled autograd: the time of captures, and their calls",
+    ),
+    HookPoint(
+        "capture_reset",
+        "torch._dynamo.compiled_autograd:reset",
+        purpose="compiled autograd: reasons of captures after torch._dynamo.reset()",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynx.records.backward import BackwardCapture, BackwardHook, BackwardNode, OrderError, RecaptureReason
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 from dynx.records.check import CheckReport, Diff, Leak
@@ -60,6 +61,9 @@ __all__ = [
     "Alternative",
     "Attempt",
     "Backward",
+    "BackwardCapture",
+    "BackwardHook",
+    "BackwardNode",
     "BecameDynamic",
     "BreakState",
     "CacheCause",
@@ -113,6 +117,7 @@ __all__ = [
     "Mark",
     "Modified",
     "Mutation",
+    "OrderError",
     "ParameterError",
     "PeakTensor",
     "PoolMemory",
@@ -123,6 +128,7 @@ __all__ = [
     "ProfileMiss",
     "PrunableSize",
     "Reason",
+    "RecaptureReason",
     "Recompile",
     "Record",
     "Repeated",

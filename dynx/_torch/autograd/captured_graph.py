@@ -1,0 +1,53 @@
+"""Read the graph of a capture of compiled autograd: what each FX node is, and the autograd node that it was captured from.
+
+Torch: the targets that `AutogradCompilerInstance` puts into the graph, and `set_node_origin`, which writes
+"PowBackward0 (NodeCall 2)" into the stack trace of FX nodes.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any, Literal
+
+import torch
+
+NodeKind = Literal["input", "hook", "accumulate_grad", "callbacks", "item", "size", "operation", "output"]
+_ORIGIN = re.compile(r"\(NodeCall (\d+)\)")
+_SYMBOLIC = ("sym_size", "sym_numel", "sym_stride", "sym_storage_offset")
+
+
+def kind_of(node: Any) -> NodeKind:
+    """Return what an FX node of a captured graph is; "item" is an item of a tuple, "operation" computes."""
+    if node.op in ("placeholder", "output"):
+        return "input" if node.op == "placeholder" else "output"
+    name = getattr(node.target, "__name__", "")
+    if node.target is operator.getitem:
+        source = node.args[0]
+        return "input" if source.op == "placeholder" and source.name != "hooks" else "item"
+    if name in ("call_hook", "call_cpp_tensor_pre_hooks"):
+        return "hook"
+    if name == "call_accumulate_grad":
+        return "accumulate_grad"
+    if name == "_exec_final_callbacks_stub":
+        return "callbacks"
+    if name == "unwrap_maybe_dynamic_int":
+        return "size"
+    return "size" if name.startswith(_SYMBOLIC) else "operation"  # "sym_size.int"
+
+
+def hook_kind(node: Any) -> str:
+    """Return the kind of hook that an FX node calls, as torch names it: "tensor_pre_hook", "post_acc_grad_hook", …"""
+    return str(node.kwargs.get("hook_type", "cpp_tensor_pre_hook"))
+
+
+def hook_number(node: Any) -> int | None:
+    """Return the index into the graph's input `hooks` of the hook that an FX node calls; None for a hook of C++."""
+    hook = node.args[0]
+    return hook.args[1] if isinstance(hook, torch.fx.Node) else None
+
+
+def origin_of(node: Any) -> int | None:
+    """Return the number of the autograd node (its NodeCall) that an FX node was captured from."""
+    found = _ORIGIN.findall(node.meta.get("stack_trace") or "")
+    return int(found[-1]) if found else None

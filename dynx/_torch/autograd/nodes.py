@@ -1,0 +1,165 @@
+"""Read the autograd graph of a backward pass as plain values: its nodes, in the order in which compiled autograd captures them.
+
+Torch: attributes of `torch.autograd.graph.Node` (`_saved_*`, `_raw_saved_*`, `_input_metadata`, `metadata`), of the node
+`AccumulateGrad` (`variable`), and of the node of a custom `torch.autograd.Function` (`_forward_cls`,
+`_compiled_autograd_key`). The order is that of `python_compiled_autograd.cpp`. No saved tensor is unpacked, so no hook of the
+program runs, and no value keeps a node or a tensor alive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+ROOT = "torch::autograd::GraphRoot"  # the name of the node that starts each backward pass
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+_MAX_TEXT = 80  # characters of a saved value
+_LINE = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>.*)')
+
+
+class RawHook(NamedTuple):
+    """A hook of an autograd node: its kind as compiled autograd names it, its function, and the line of its `def`."""
+
+    kind: str
+    function: str
+    file: str = ""
+    line: int = 0
+
+
+class RawNode(NamedTuple):
+    """A node of an autograd graph, as plain values.
+
+    `values` are by name what the node saved besides tensors, such as `{"exponent": "2"}`, and what else is part of its key.
+    `shapes` are by name the shapes of gradients that the node gets, and sizes that it saved: torch may make them dynamic.
+    """
+
+    name: str
+    values: dict[str, str]
+    shapes: dict[str, tuple[int, ...]] = {}
+    hooks: tuple[RawHook, ...] = ()
+    function: str = ""  # the custom Function, as "module.Class"; the graph of AOTAutograd, as "aot0"
+    defined_at: tuple[str, int] | None = None  # file and line of the Function's `forward`
+    parameter: int | None = None  # the id of the leaf that AccumulateGrad adds to
+    # of the forward op, outermost first: file, line and function; only in anomaly mode
+    stack: tuple[tuple[str, int, str], ...] = ()
+
+
+def in_order(roots: Sequence[Any]) -> Iterator[Any]:
+    """Yield the nodes that a backward pass from `roots` reaches, in the order in which compiled autograd captures them."""
+    missing: dict[Any, int] = {}  # from a node to how many of its edges are not yet followed
+    stack, seen = list(roots), set()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            for following in _next(node):
+                missing[following] = missing.get(following, 0) + 1
+                stack.append(following)
+    for root in roots:
+        missing[root] = missing.get(root, 0) + 1
+    ready: list[Any] = []
+    _follow(roots, missing, ready)
+    while ready:
+        node = ready.pop()
+        yield node
+        _follow(_next(node), missing, ready)
+
+
+def _next(node: Any) -> list[Any]:
+    return [following for following, _ in node.next_functions if following is not None]
+
+
+def _follow(nodes: Iterable[Any], missing: dict[Any, int], ready: list[Any]) -> None:
+    for node in nodes:
+        missing[node] -= 1
+        if not missing[node]:
+            ready.append(node)
+
+
+def read(node: Any) -> RawNode:
+    """Return the plain values of an autograd node."""
+    values, shapes = {}, {}
+    for name, value in _saved(node):
+        if "_sym_size" in name and isinstance(value, (tuple, list)):
+            shapes[name.partition("_sym_size")[0]] = tuple(map(int, value))
+        elif "sym_" not in name:
+            values[name] = repr(value)[:_MAX_TEXT]
+    for index, (following, output) in enumerate(node.next_functions):
+        name = following.name() if following is not None else "none: no gradient is needed"
+        values[f"input {index}"] = name if not output else f"{name}, output {output}"
+    for index, metadata in enumerate(node._input_metadata):
+        values[f"gradient {index}"] = f"{metadata.dtype} on {metadata.device}"
+        shapes[f"gradient {index}"] = tuple(map(int, metadata.shape))
+    function = getattr(node, "_forward_cls", None)
+    leaf = node.variable if node.name() == ACCUMULATE else None
+    aot_id = getattr(function, "_aot_id", None)
+    if function is not None:
+        values["key"] = repr(node._compiled_autograd_key())[:_MAX_TEXT]
+    if leaf is not None:
+        values |= {"dtype": str(leaf.dtype), ".grad": "None" if leaf.grad is None else "a tensor"}
+    return RawNode(
+        node.name(),
+        values,
+        shapes,
+        (*_hooks_of_saved(node), *_hooks_of_leaf(leaf)),
+        _name(function),
+        _definition(function) if aot_id is None else None,
+        id(leaf) if leaf is not None else None,
+        tuple(_stack(node)),
+    )
+
+
+def _saved(node: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of what an operator's node saved besides tensors."""
+    names = dir(node) if not hasattr(node, "_forward_cls") else ()  # attributes of a custom Function belong to the program
+    for name in names:
+        if name.startswith("_saved_") and f"_raw{name}" not in names:
+            with suppress(RuntimeError):  # the graph was freed
+                yield name.removeprefix("_saved_"), getattr(node, name)
+
+
+def _hooks_of_saved(node: Any) -> Iterator[RawHook]:
+    for name in dir(node):
+        if name.startswith("_raw_saved_"):
+            saved: Any = ()
+            with suppress(RuntimeError):  # the graph was freed
+                saved = getattr(node, name)
+            for each in saved if isinstance(saved, (list, tuple)) else [saved]:
+                if (hook := getattr(each, "unpack_hook", None)) is not None:
+                    yield describe("unpack_hook", hook)
+
+
+def _hooks_of_leaf(leaf: Any) -> Iterator[RawHook]:
+    if leaf is not None:
+        yield from (describe("tensor_pre_hook", hook) for hook in (leaf._backward_hooks or {}).values())
+        yield from (describe("post_acc_grad_hook", hook) for hook in (leaf._post_accumulate_grad_hooks or {}).values())
+
+
+def describe(kind: str, hook: Any) -> RawHook:
+    """Return the name of a hook's function, and its line where it is a function of Python."""
+    inner = getattr(hook, "__func__", None) or getattr(hook, "func", None) or hook
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    code = getattr(inner, "__code__", None) or getattr(getattr(type(inner), "__call__", None), "__code__", None)  # noqa: B004
+    return RawHook(kind, name, code.co_filename, code.co_firstlineno) if code is not None else RawHook(kind, name)
+
+
+def _name(function: Any) -> str:
+    """Return the name of a custom Function; that of a graph of AOTAutograd is "aot0", as in the names of its nodes."""
+    if function is None:
+        return ""
+    aot_id = getattr(function, "_aot_id", None)
+    return f"aot{aot_id}" if aot_id is not None else f"{function.__module__}.{function.__qualname__}"
+
+
+def _definition(function: type | None) -> tuple[str, int] | None:
+    forward = getattr(getattr(function, "forward", None), "__code__", None)
+    return (forward.co_filename, forward.co_firstlineno) if forward is not None else None
+
+
+def _stack(node: Any) -> Iterator[tuple[str, int, str]]:
+    for entry in node.metadata.get("traceback_", ()):
+        match = _LINE.match(entry)
+        if match is not None:
+            yield match["file"], int(match["line"]), match["function"].partition("\n")[0]

@@ -1,0 +1,132 @@
+"""Find out why a backward pass was captured again: compare it with the earlier captures, at the node that torch names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dynx._torch.autograd.captures import RawCapture, RawMiss
+from dynx._torch.autograd.nodes import RawHook, RawNode
+from dynx.records.backward import RecaptureKind
+
+_NO_NODE = "none: no gradient is needed"
+
+
+class Difference(NamedTuple):
+    """What differs at a node: its number, or None for the whole pass; see `RecaptureReason`."""
+
+    kind: RecaptureKind
+    number: int | None
+    subject: str
+    before: str = ""
+    after: str = ""
+    hook: RawHook | None = None
+    leaves: frozenset[int] = frozenset()  # ids of the parameters that only one of the two passes reaches
+
+
+HooksOf = Mapping[int, Sequence[RawHook]]  # by the number of a node, from the captured graph
+
+
+def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapture, HooksOf]]) -> list[Difference]:
+    """Return what differs from the most similar earlier capture; empty if nothing that can be read differs."""
+    if not earlier:
+        return [Difference("first", None, "")]
+    miss = new.miss or RawMiss("")
+    if miss.sizes:
+        same = [raw for raw, _ in earlier if _same_until(raw, new, len(new.nodes))]
+        return list(_of_shapes(same[-1], new)) if same else []
+    if miss.node is None:
+        return []
+    alike = [(raw, of) for raw, of in earlier if _same_until(raw, new, miss.node - 1)]
+    found = [list(_at_node(raw, of, new, hooks, miss.node)) for raw, of in reversed(alike or earlier)]
+    return min((each for each in found if each), key=len, default=[])
+
+
+def _same_until(old: RawCapture, new: RawCapture, count: int) -> bool:
+    return [node.name for node in old.nodes[:count]] == [node.name for node in new.nodes[:count]]
+
+
+def _of_shapes(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
+    """Yield one difference for each pair of sizes, at the first node that has it."""
+    seen = set()
+    for number, (before, after) in enumerate(zip(old.nodes, new.nodes, strict=True), 1):
+        for name in before.shapes.keys() & after.shapes.keys():
+            pairs = zip(before.shapes[name], after.shapes[name], strict=False)
+            for dim, pair in enumerate(pairs):
+                if pair[0] != pair[1] and pair not in seen:
+                    seen.add(pair)
+                    yield Difference("shape", number, f"size {dim} of {name}", str(pair[0]), str(pair[1]))
+
+
+def _at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: HooksOf, number: int) -> Iterator[Difference]:
+    if number == 0:
+        yield from _of_request(old, new)
+        return
+    before, after = (raw.nodes[number - 1] if number <= len(raw.nodes) else None for raw in (old, new))
+    if after is None:
+        return
+    if before is None or before.name != after.name:
+        yield Difference("structure", number, "node", before.name if before is not None else "the end", after.name)
+        return
+    found = [
+        *_of_values(before, after, number),
+        *_of_hooks(_merged(before.hooks, old_hooks.get(number, ())), _merged(after.hooks, new_hooks.get(number, ())), number),
+    ]
+    leaves = [{node.parameter for node in raw.nodes if node.parameter is not None} for raw in (old, new)]
+    for each in sorted(found, key=lambda each: each.kind == "value"):  # what a node saves may follow from the others
+        yield each._replace(leaves=frozenset(leaves[0] ^ leaves[1])) if each.kind == "frozen" else each
+
+
+def _of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
+    if old.accumulates != new.accumulates:
+        calls = ("torch.autograd.grad()", "backward()")
+        yield Difference("request", None, "call of", calls[old.accumulates], calls[new.accumulates])
+    if old.nodes and new.nodes:
+        yield from _of_values(old.nodes[0], new.nodes[0], 1, only="gradient")
+
+
+def _of_values(before: RawNode, after: RawNode, number: int, only: str = "") -> Iterator[Difference]:
+    names = dict.fromkeys((*before.values, *after.values))
+    if before.function != after.function:
+        is_compiled = before.function.startswith("aot") and after.function.startswith("aot")
+        kind: RecaptureKind = "compiled" if is_compiled else "function"
+        subject = "graph of the compiled forward pass" if is_compiled else "custom Function"
+        yield Difference(kind, number, subject, before.function, after.function)
+        names.pop("key", None)
+    for name in names:
+        old, new = before.values.get(name, "absent"), after.values.get(name, "absent")
+        if old != new and name.startswith(only):
+            yield Difference(_kind(name, old, new), number, _subject(name), old, new)
+
+
+def _kind(name: str, old: str, new: str) -> RecaptureKind:
+    if name.startswith("input "):
+        return "frozen" if _NO_NODE in (old, new) else "structure"
+    if name.startswith("gradient ") or name == "dtype":
+        return "dtype"
+    return {"key": "function", ".grad": "grad"}.get(name, "value")  # type: ignore[return-value]
+
+
+def _subject(name: str) -> str:
+    return {"key": "key of the custom Function", ".grad": ".grad of the parameter"}.get(name, name)
+
+
+def _merged(of_tensors: Sequence[RawHook], of_graph: Sequence[RawHook]) -> list[RawHook]:
+    """Return the hooks of a node: those of the graph, and those of saved tensors and parameters that the graph lacks."""
+    kinds = {hook.kind for hook in of_graph}
+    return [*of_graph, *(hook for hook in of_tensors if hook.kind not in kinds)]
+
+
+def _of_hooks(before: Sequence[RawHook], after: Sequence[RawHook], number: int) -> Iterator[Difference]:
+    counts = Counter(hook.kind for hook in before), Counter(hook.kind for hook in after)
+    for kind in dict.fromkeys((*counts[0], *counts[1])):
+        old, new = counts[0][kind], counts[1][kind]
+        if old != new:
+            more = after if new > old else before
+            hook = next((each for each in reversed(more) if each.kind == kind), None)
+            yield Difference("hook", number, kind, _times(old), _times(new), hook)
+
+
+def _times(count: int) -> str:
+    return f"{count} hook{'s' if count != 1 else ''}" if count else "no hook"
