@@ -29,6 +29,7 @@ from dynx._trace.tree_skips import tree_skips
 from dynx._trace.uses import Uses
 from dynx._version import __version__
 from dynx._what_if.budget import SHARE
+from dynx.autograd._observe import BackwardCaptures
 from dynx.errors import DynxError
 from dynx.records import Compile, CompileUse
 from dynx.records.observed import Trouble
@@ -175,7 +176,7 @@ class Watch(RunMembers):
             self._handles = [self._timeline, post_mortem, listening, details, keys, saved]
         else:
             self._handles = [listen(self._record, on_frame=self._on_frame())]
-        self._handles.append(tree_skips(self._record))
+        self._handles += [tree_skips(self._record), BackwardCaptures(self._record)]
         self._is_open, self._uses, self._eager_times = True, Uses(), EagerTimes()
         if self._out is not None:
             self._handles.append(watch_children(self._child_settings, _unwatched_child))

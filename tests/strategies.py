@@ -8,6 +8,9 @@ from dynx.records import (
     AddressChange,
     Attempt,
     Backward,
+    BackwardCapture,
+    BackwardHook,
+    BackwardNode,
     BecameDynamic,
     BreakState,
     CacheEvent,
@@ -34,9 +37,11 @@ from dynx.records import (
     Logged,
     Mark,
     Mutation,
+    OrderError,
     PeakTensor,
     ProfileMiss,
     Reason,
+    RecaptureReason,
     Recompile,
     Repeated,
     SavedGraph,
@@ -74,6 +79,14 @@ reasons = st.builds(
     st.none() | texts,
     st.none() | locations(),
     requesters=st.lists(locations(0), max_size=2).map(tuple),
+)
+backward_hooks = st.builds(BackwardHook, st.just("pre_hook"), texts, st.none() | locations(0))
+backward_nodes = st.builds(
+    BackwardNode, counts, texts, st.none() | locations(0), texts, texts, st.lists(backward_hooks, max_size=2).map(tuple), counts
+)
+recapture_kinds = st.sampled_from(["first", "shape", "value", "hook", "grad", "function", "compiled", "unknown"])
+recaptures = st.builds(
+    RecaptureReason, recapture_kinds, texts, texts, texts, st.none() | backward_nodes, st.none() | locations(0), texts
 )
 attempts = st.builds(Attempt, st.integers(0, 9), st.sampled_from(["committed", "restarted"]), seconds, st.none() | texts)
 compiles = st.builds(
@@ -218,6 +231,20 @@ by_class = {  # every kind of record that a run may hold
     ),
     IsaCheck: st.builds(IsaCheck, texts, seconds, st.booleans(), st.booleans()),
     EagerTime: st.builds(EagerTime, locations(), seconds, seconds, counts),
+    BackwardCapture: st.builds(
+        BackwardCapture,
+        counts,
+        ids,
+        st.none() | locations(),
+        seconds,
+        st.lists(recaptures, max_size=2).map(tuple),
+        st.lists(backward_nodes, max_size=3).map(tuple),
+        counts,
+        counts,
+        counts,
+        counts,
+        order_errors=st.lists(st.builds(OrderError, st.just("pre_hook"), texts, texts), max_size=2).map(tuple),
+    ),
     WhatIf: st.builds(
         WhatIf,
         counts,

@@ -224,6 +224,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "tensor_metadata": ("torch._inductor.codecache:extract_tensor_metadata_for_cache_key", _NOT_ON_DISK),
     "cache_directory": ("torch._inductor.runtime.runtime_utils:cache_dir", _NOT_ON_DISK),
     "fake_tensor": ("torch._subclasses.fake_tensor:FakeTensor", _NOT_ON_DISK),
+    "engine_call": ("torch.autograd.graph:_engine_run_backward", _CAPTURES),
     "capture_backward": ("torch._dynamo.compiled_autograd:_enable", _CAPTURES),
     "capture_logger": ("torch._C:_dynamo.compiled_autograd.set_verbose_logger", _CAPTURES),
     "captures_are_logged": ("torch._dynamo.compiled_autograd:snapshot_verbose_logging_enabled", _CAPTURES),

@@ -262,12 +262,6 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         purpose="why a graph was not found in the caches on disk",
     ),
     HookPoint(
-        "backward_pass",
-        "torch.autograd:_engine_run_backward",
-        ("t_outputs",),
-        purpose="compiled autograd: the autograd graph of each backward pass",
-    ),
-    HookPoint(
         "capture_begin",
         f"{_BACKWARD_COMPILER}.begin_capture",
         ("self", "inputs", "sizes", "scalars", "origins", "accumulate_grad"),

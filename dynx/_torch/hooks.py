@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import ClassMethodDescriptorType
+from types import ClassMethodDescriptorType, CodeType
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -488,3 +488,11 @@ def _call(afters: Afters, result: Any, raised: BaseException | None) -> None:
             after(result, raised)
         except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
             subscriber.on_error(subscriber.point, error)
+
+
+def codes_of_a_call() -> tuple[CodeType, ...]:
+    """Return the code that a hooked attribute runs besides its hooks."""
+    entries = (
+        code for entry in (_entry_of, _entry_of_method) for code in entry.__code__.co_consts if isinstance(code, CodeType)
+    )
+    return *entries, _announce.__code__, _finish.__code__, _call.__code__

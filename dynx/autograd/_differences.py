@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dynx._torch.autograd.captures import RawCapture, RawMiss
+from dynx._torch.autograd.captures import RawCapture
 from dynx._torch.autograd.nodes import RawHook, RawNode
 from dynx.records.backward import RecaptureKind
 
@@ -32,8 +32,8 @@ def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapt
     """Return what differs from the most similar earlier capture; empty if nothing that can be read differs."""
     if not earlier:
         return [Difference("first", None, "")]
-    miss = new.miss or RawMiss("")
-    if miss.sizes:
+    miss = new.miss
+    if miss.is_shape:
         same = [raw for raw, _ in earlier if _same_until(raw, new, len(new.nodes))]
         return list(_of_shapes(same[-1], new)) if same else []
     if miss.node is None:
@@ -96,7 +96,9 @@ def _of_values(before: RawNode, after: RawNode, number: int, only: str = "") -> 
         names.pop("key", None)
     for name in names:
         old, new = before.values.get(name, "absent"), after.values.get(name, "absent")
-        if old != new and name.startswith(only):
+        if old != new and name == "key":
+            yield Difference("function", number, "custom Function", before.function, f"another class {before.function}")
+        elif old != new and name.startswith(only):
             yield Difference(_kind(name, old, new), number, _subject(name), old, new)
 
 
@@ -105,11 +107,11 @@ def _kind(name: str, old: str, new: str) -> RecaptureKind:
         return "frozen" if _NO_NODE in (old, new) else "structure"
     if name.startswith("gradient ") or name == "dtype":
         return "dtype"
-    return {"key": "function", ".grad": "grad"}.get(name, "value")  # type: ignore[return-value]
+    return "grad" if name == ".grad" else "value"
 
 
 def _subject(name: str) -> str:
-    return {"key": "key of the custom Function", ".grad": ".grad of the parameter"}.get(name, name)
+    return ".grad of the parameter" if name == ".grad" else name
 
 
 def _merged(of_tensors: Sequence[RawHook], of_graph: Sequence[RawHook]) -> list[RawHook]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dynx.records.location import Location
-from dynx.records.record import IN_PROCESS, Record
+from dynx.records.record import IN_PROCESS, OfCompile, Record
 
 HookKind = Literal[
     "tensor_pre_hook", "cpp_tensor_pre_hook", "pre_hook", "post_hook", "post_acc_grad_hook", "unpack_hook", "callback"
@@ -84,15 +85,16 @@ class OrderError(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class BackwardCapture(Record):
-    """A backward pass that compiled autograd captured as one graph.
+class BackwardCapture(OfCompile, Record):
+    """A backward pass that compiled autograd captured as one graph; torch's compile ids of its graphs begin with `id`.
 
     `seconds` are those of the capture, with compiling the graph's code; `calls` counts the passes that ran it so far.
     `sizes` is the number of sizes of saved tensors, and `dynamic_sizes` those that the graph uses. `graph` is the
     `torch.fx.GraphModule`.
     """
 
-    id: int
+    generation: int
+    id: str  # "!0"
     location: Location | None  # of the call of backward()
     seconds: float
     reasons: tuple[RecaptureReason, ...]
@@ -106,6 +108,16 @@ class BackwardCapture(Record):
     graph: Any = field(default=None, metadata=IN_PROCESS, compare=False, repr=False)
 
     @property
+    def reason(self) -> RecaptureReason:
+        """The first of the reasons; "unknown" if there is none."""
+        return self.reasons[0] if self.reasons else RecaptureReason("unknown", "")
+
+    @property
+    def is_recapture(self) -> bool:
+        """Whether an earlier pass of the block or watch was captured."""
+        return self.reason.kind != "first"
+
+    @property
     def hooks(self) -> tuple[BackwardHook, ...]:
         """The hooks of all nodes."""
         return tuple(hook for node in self.nodes for hook in node.hooks)
@@ -114,3 +126,8 @@ class BackwardCapture(Record):
     def code(self) -> str:
         """The Python code of the captured graph; empty for a capture that was read from a file."""
         return str(self.graph.code) if self.graph is not None else ""
+
+
+def latest(records: Iterable[BackwardCapture]) -> tuple[BackwardCapture, ...]:
+    """Keep the last record of each capture, which is written again with the number of its calls."""
+    return tuple({record.key: record for record in records}.values())

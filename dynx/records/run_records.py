@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynx.records import merge
+from dynx.records.backward import BackwardCapture
+from dynx.records.backward import latest as latest_captures
 from dynx.records.cache_key import CacheKey, KeySettings
 from dynx.records.compile import Backward, Compile, CompileUse, GaveUp, Skipped
 from dynx.records.comptime import BreakState, LineCost, Logged, TracedCompile
@@ -311,6 +313,19 @@ class RunRecords:
             lambda r: [Line(Seconds(r.seconds), (r.instructions, "usable" if r.passed else "not usable"), None)],
             is_brief=lambda r: False,  # their sum is below the summary
             order=120,
+        ),
+    )
+    backward_captures = Kind(
+        BackwardCapture,
+        "backward_capture",
+        "Backward passes that compiled autograd captured, and why: only with `torch._dynamo.config.compiled_autograd`.",
+        merge=latest_captures,
+        table=Table(
+            "Captures of compiled autograd",
+            ("id", "why", "nodes", "hooks", "calls", "backward() at", "seconds"),
+            lambda r: [(r.id, str(r.reason), len(r.nodes), len(r.hooks), r.calls, r.location, Seconds(r.seconds))],
+            lambda r: [Line(Seconds(r.seconds), (Strong(r.id), str(r.reason), Times(r.calls)), r.location)],
+            order=25,
         ),
     )
     what_ifs = Kind(

@@ -58,6 +58,7 @@ def test_json_of_a_run_has_every_group_of_records_in_a_fixed_order():
         "warnings", "logs", "post_mortem", "traced", "timeline", "guards", "graph_code", "cache_keys", "cache_settings",
         "eager_times",
         "isa_checks",
+        "backward_captures",
         "what_ifs",
         "trials",
         "troubles",

@@ -14,6 +14,7 @@ import torch
 
 NodeKind = Literal["input", "hook", "accumulate_grad", "callbacks", "item", "size", "operation", "output"]
 _ORIGIN = re.compile(r"\(NodeCall (\d+)\)")
+_OF_AOT = re.compile(r"(aot\d+(?:_\d+)?)_\D")  # "aot0_mm"; "aot0_1_mm", if the graph of AOTAutograd is in it twice
 _SYMBOLIC = ("sym_size", "sym_numel", "sym_stride", "sym_storage_offset")
 
 
@@ -51,3 +52,9 @@ def origin_of(node: Any) -> int | None:
     """Return the number of the autograd node (its NodeCall) that an FX node was captured from."""
     found = _ORIGIN.findall(node.meta.get("stack_trace") or "")
     return int(found[-1]) if found else None
+
+
+def compiled_graph_of(node: Any) -> str | None:
+    """Return "aot0" for an FX node that is copied from the backward graph of AOTAutograd with this number."""
+    match = _OF_AOT.match(node.name)
+    return match[1] if match is not None else None

@@ -7,84 +7,88 @@ own logging asks for.
 
 from __future__ import annotations
 
+import functools
 import re
-import threading
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import torch
 
 from dynx._handle import Handle
 from dynx._torch import hooks
-from dynx._torch.autograd.nodes import RawHook, RawNode, describe, in_order, read
+from dynx._torch.autograd.nodes import RawHook, RawNode, describe, read_all
 from dynx._torch.capabilities import hook_point
 
-_NEW_NODE = re.compile(
-    r"new autograd node: \S+ \(NodeCall (?P<number>\d+)\) with key size (?P<size>\d+), "
-    r"previous key sizes=\[(?P<sizes>[^\]]*)\]"
-)
-_NEW_SIZES = re.compile(r"changed tensor shapes.*?: (?P<sizes>.*)")
-_SIZE = re.compile(r"sizes\[(?P<index>\d+)\]")
+_NEW_NODE = re.compile(r"new autograd node: \S+ \(NodeCall (?P<number>\d+)\)")
+_NEW_SIZES = "changed tensor shapes"
 
 
-@dataclass(slots=True)
-class RawMiss:
-    """Why no entry of compiled autograd's cache fits: the number of the first node without one, or the sizes that differ."""
+class RawMiss(NamedTuple):
+    """Why no entry of compiled autograd's cache fits, in torch's words."""
 
     text: str
-    node: int | None = None
-    key_size: int | None = None
-    key_sizes: tuple[int, ...] = ()  # of the entries at the same node
-    sizes: tuple[int, ...] = ()  # indices into the sizes of the capture
+    node: int | None = None  # the number of the first node that no entry has
+    is_shape: bool = False  # all nodes fit, but sizes that are not dynamic have changed
+
+
+_NO_MISS = RawMiss("")
 
 
 @dataclass(slots=True)
 class RawCapture:
     """A capture, as plain values besides the graph; filled while compiled autograd works."""
 
-    id: int = -1
-    nodes: list[RawNode] = field(default_factory=list)  # without the root
-    sizes: tuple[int, ...] = ()
-    of_sizes: tuple[tuple[int, str], ...] = ()  # the number and name of the node that each size belongs to
-    scalars: tuple[int | float, ...] = ()
-    inputs: int = 0
-    accumulates: bool = True  # False for `torch.autograd.grad`
-    miss: RawMiss | None = None
+    nodes: list[RawNode]  # without the root
+    sizes: int
+    inputs: int
+    accumulates: bool  # False for `torch.autograd.grad`
+    resets: int  # calls of `torch._dynamo.reset()` before it
+    number: int = -1  # torch's id: "!0" is number 0
+    miss: RawMiss = _NO_MISS
     before_reordering: tuple[str, ...] = ()  # names of nodes of the graph
     graph: Any = None
     hooks: tuple[RawHook, ...] = ()  # of all nodes, in the order of the graph's input `hooks`; known at the first call
-    seconds: float = 0.0
-    seconds_capture: float = 0.0
+    seconds: float = 0.0  # with those of the compiler that gets the graph
     calls: int = 0
-    thread: int = field(default_factory=threading.get_ident)
 
 
 OnCapture = Callable[[RawCapture], None]
+_ENGINE = "_engine_run_backward"  # the function of torch through which each backward pass of Python goes
 
 
 class Observation(Handle):
-    """Calls `on_capture` after each capture of compiled autograd on any thread; its `calls` and `hooks` are filled later."""
+    """Calls `on_capture` after each capture of compiled autograd on any thread, and `on_call` when its graph runs first.
 
-    __slots__ = ("_active", "_handles", "_on_capture", "_roots")
+    `calls` and `hooks` of a capture are known from its first call on. A backward pass that begins in a compiled function, after
+    a graph break, runs where Dynamo compiles each function that is called: what runs here is kept from it.
+    """
 
-    def __init__(self, on_capture: OnCapture, on_error: hooks.OnError) -> None:
-        self._on_capture = on_capture
-        self._roots = _Roots()
+    __slots__ = ("_active", "_handles", "_on_call", "_on_capture", "_on_error", "_ran", "resets")
+
+    def __init__(self, on_capture: OnCapture, on_call: OnCapture, on_error: hooks.OnError) -> None:
+        from torch._dynamo.eval_frame import skip_code
+
+        for code in (*hooks.codes_of_a_call(), *_inner_codes(self._make_end), *_inner_codes(self._counted)):
+            skip_code(code)
+        self._on_capture, self._on_call, self._on_error = torch.compiler.disable(on_capture), on_call, on_error
+        self.resets = 0  # calls of `torch._dynamo.reset()` so far
+        self._ran = torch.compiler.disable(self._count)
         self._active: dict[int, tuple[RawCapture, float]] = {}  # by the id of torch's compiler instance; with the start
         subscribers = {
-            "backward_pass": self._backward,
             "capture_begin": self._begin,
             "capture_reasons": self._reasons,
             "capture_reordering": self._reordering,
             "capture_graph": self._graph,
-            "capture_reset": lambda args, kwargs: lambda result, error: _keep_logger(),
+            "capture_reset": self._reset,
         }
         self._handles: list[Any] = []
         for name, before in subscribers.items():
-            self._handles.append(hooks.subscribe(hook_point(name), before, on_error=on_error))
+            self._handles.append(hooks.subscribe(hook_point(name), torch.compiler.disable(before), on_error=on_error))
         self._handles.append(hooks.wrap(hook_point("capture_end"), self._make_end))
         _observations.add(self)
         _keep_logger()
@@ -95,30 +99,15 @@ class Observation(Handle):
         _observations.discard(self)
         _keep_logger()
 
-    def _backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
-        self._roots.stack.append([torch.autograd.graph.get_gradient_edge(each).node for each in args[0]])
-
-        def after(result: Any, error: BaseException | None) -> None:
-            self._roots.stack.pop()
-
-        return after
-
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
-        instance, inputs, sizes, scalars, origins, accumulates, *_ = args
-        capture = RawCapture(
-            nodes=[read(node) for node in in_order(self._roots.stack[-1])] if self._roots.stack else [],
-            sizes=tuple(sizes),
-            of_sizes=tuple((number, name) for number, name in origins[1]),
-            scalars=tuple(scalars),
-            inputs=len(inputs),
-            accumulates=accumulates,
-        )
+        instance, inputs, sizes, _, _, accumulates, *_ = args
+        capture = RawCapture(read_all(_roots()), len(sizes), len(inputs), accumulates, self.resets)
         self._active[id(instance)] = capture, time.perf_counter()
 
         def after(result: Any, error: BaseException | None) -> None:
-            capture.id = instance.id
+            capture.number = instance.id
 
-        return after
+        return torch.compiler.disable(after)
 
     def _reasons(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         instance, reasons = args
@@ -133,13 +122,16 @@ class Observation(Handle):
     def _graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After | None:
         if id(args[0]) not in self._active:
             return None
-        capture, start = self._active[id(args[0])]
-        capture.seconds_capture = time.perf_counter() - start
+        capture, _ = self._active[id(args[0])]
 
         def after(result: Any, error: BaseException | None) -> None:
             capture.graph = result
 
-        return after
+        return torch.compiler.disable(after)
+
+    def _reset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
+        self.resets += 1
+        return lambda result, error: _keep_logger()
 
     def _make_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def end(instance: Any, outputs: Any) -> Any:
@@ -150,7 +142,7 @@ class Observation(Handle):
             if capture is None:
                 return runtime, compiled
             capture.seconds = time.perf_counter() - start
-            self._on_capture(capture)
+            self._safely(self._on_capture, capture)
             return self._counted(capture, runtime), compiled
 
         return end
@@ -160,17 +152,38 @@ class Observation(Handle):
 
         def call(compiled: Any, inputs: Any, sizes: Any, scalars: Any, own_hooks: Any, packed: Any) -> Any:
             if self._handles:
-                if not capture.calls:
-                    capture.hooks = tuple(describe("", hook) for hook in own_hooks)
-                capture.calls += 1
+                self._ran(capture, own_hooks)
             return runtime(compiled, inputs, sizes, scalars, own_hooks, packed)
 
         return call
 
+    def _count(self, capture: RawCapture, own_hooks: Sequence[Any]) -> None:
+        capture.calls += 1
+        if capture.calls == 1:
+            capture.hooks = tuple(describe("", hook) for hook in own_hooks)
+            self._safely(self._on_call, capture)
 
-class _Roots(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[list[Any]] = []
+    def _safely(self, callback: OnCapture, capture: RawCapture) -> None:
+        try:
+            callback(capture)
+        except Exception as error:  # noqa: BLE001 - an observer that fails must not stop the backward pass
+            self._on_error("captures of compiled autograd", error)
+
+
+def _inner_codes(function: Any) -> list[CodeType]:
+    return [code for code in function.__func__.__code__.co_consts if isinstance(code, CodeType)]
+
+
+def _roots() -> list[Any]:
+    """Return the nodes at which the backward pass that is being captured starts; empty if C++ started it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == _ENGINE and frame.f_globals.get("__name__") == "torch.autograd.graph":
+            outputs = frame.f_locals.get("t_outputs", ())
+            edge = torch.autograd.graph.get_gradient_edge
+            return [(each if isinstance(each, torch.autograd.graph.GradientEdge) else edge(each)).node for each in outputs]
+        frame = frame.f_back
+    return []
 
 
 class _Logger:
@@ -193,18 +206,24 @@ def _keep_logger() -> None:
 
 def parsed(text: str) -> RawMiss:
     """Read the message of C++ about a cache miss; one of an unknown form has only its text."""
-    if (match := _NEW_NODE.search(text)) is not None:
-        sizes = tuple(int(size) for size in match["sizes"].split(",") if size.strip())
-        return RawMiss(text, int(match["number"]), int(match["size"]), sizes)
-    if (match := _NEW_SIZES.search(text)) is not None:
-        return RawMiss(text, sizes=tuple(int(each["index"]) for each in _SIZE.finditer(match["sizes"])))
-    return RawMiss(text)
+    match = _NEW_NODE.search(text)
+    return RawMiss(text, int(match["number"]) if match is not None else None, _NEW_SIZES in text)
 
 
 @contextmanager
-def enabled(compiler: Callable[[Any], Any], *, dynamic: bool) -> Iterator[None]:
-    """Enable compiled autograd on this thread: `compiler` takes each captured `GraphModule` and returns a callable."""
+def enabled(compiler: Callable[[Any], Any], *, dynamic: bool, on_error: hooks.OnError) -> Iterator[None]:
+    """Enable compiled autograd on this thread: `compiler` takes each captured `GraphModule` and returns a callable.
+
+    After `torch._dynamo.reset()` on this thread, which disables it, it is enabled again.
+    """
     from torch._dynamo import compiled_autograd
 
-    with compiled_autograd._enable(compiler, dynamic=dynamic):
-        yield
+    with ExitStack() as stack:
+        enable = functools.partial(compiled_autograd._enable, compiler, dynamic=dynamic)
+
+        def reset(args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
+            return lambda result, error: stack.enter_context(enable()) and None
+
+        stack.enter_context(enable())
+        with hooks.subscribe(hook_point("capture_reset"), reset, on_error=on_error, this_thread_only=True):
+            yield

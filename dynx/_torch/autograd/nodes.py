@@ -9,6 +9,7 @@ program runs, and no value keeps a node or a tensor alive.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -76,6 +77,17 @@ def _follow(nodes: Iterable[Any], missing: dict[Any, int], ready: list[Any]) -> 
         missing[node] -= 1
         if not missing[node]:
             ready.append(node)
+
+
+def read_all(roots: Sequence[Any]) -> list[RawNode]:
+    """Return the plain values of the nodes that a backward pass from `roots` reaches, in the order of `in_order`."""
+    found: list[RawNode] = []
+    uses: Counter[str] = Counter()  # of each graph of AOTAutograd, which torch numbers
+    for node in map(read, in_order(roots)):
+        used = uses[node.function] if node.defined_at is None else 0
+        uses[node.function] += 1
+        found.append(node._replace(function=f"{node.function}_{used}") if node.function and used else node)
+    return found
 
 
 def read(node: Any) -> RawNode:

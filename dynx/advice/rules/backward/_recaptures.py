@@ -1,0 +1,48 @@
+"""Findings about backward passes that compiled autograd captured again, one for each cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dynx.records.backward import BackwardCapture, RecaptureKind, RecaptureReason
+from dynx.records.finding import Finding
+from dynx.records.run_records import RunRecords
+
+AdviceOf = Callable[[RecaptureReason], str]
+
+
+def recaptures(run: RunRecords, rule: str, advice: AdviceOf, *kinds: RecaptureKind) -> Iterator[Finding]:
+    """Yield a finding for each cause of the given kinds; the first reason of a capture decides."""
+    groups: dict[object, list[BackwardCapture]] = {}
+    for capture in run.backward_captures:
+        reason = capture.reason
+        if reason.kind in kinds:
+            node = (reason.node.name, reason.node.function) if reason.node is not None else None
+            groups.setdefault((reason.kind, reason.subject, node, reason.location), []).append(capture)
+    for group in groups.values():
+        reason = group[0].reason
+        location = reason.location or group[0].location
+        if location is not None:
+            yield Finding(
+                rule,
+                f"a backward pass is captured again{_times(len(group))}: {_change(group)}",
+                location,
+                sum(capture.seconds for capture in group),
+                tuple(f"{capture.id}: {each}" for capture in group for each in capture.reasons),
+                advice(reason),
+                len(group),
+                group[0].location if location != group[0].location else None,
+            )
+
+
+def _times(count: int) -> str:
+    return f" {count} times" if count > 1 else ""
+
+
+def _change(group: list[BackwardCapture]) -> str:
+    reason = group[0].reason
+    if reason.kind == "unknown":
+        return f"torch says: {reason.torch}"
+    of = f"{reason.node}: " if reason.node is not None else ""
+    values = ", ".join(dict.fromkeys(capture.reason.after for capture in group))
+    return f"{of}{reason.subject} {reason.before}, then {values}"

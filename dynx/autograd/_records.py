@@ -1,0 +1,162 @@
+"""Records of captures: what the graph of each contains, and what differs from the earlier captures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dynx._reading.parameters import names_of_parameters
+from dynx._reading.user_location import call_site, location_of, named, user_location
+from dynx._torch.autograd import captured_graph as fx
+from dynx._torch.autograd.captures import RawCapture
+from dynx._torch.autograd.nodes import RawHook, RawNode
+from dynx._torch.tracing.stack import RawFrame
+from dynx._trace.subscribers import generation
+from dynx.autograd._differences import Difference, HooksOf, differences
+from dynx.autograd._order import check_order
+from dynx.records.backward import BackwardCapture, BackwardHook, BackwardNode, HookKind, OrderError, RecaptureReason
+from dynx.records.location import Location
+
+_ROOT = RawNode("GraphRoot", {})
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The hooks that an autograd node has in a captured graph: their kinds, and their indices into the graph's hooks."""
+
+    kind: str
+    index: int | None
+
+
+@dataclass(frozen=True)
+class _Captured:
+    raw: RawCapture
+    generation: int
+    location: Location | None
+    parameters: Mapping[int, str]
+    operations: Mapping[str | int | None, int]  # of the graph, by the number of the node, or by "aot0"
+    calls: Mapping[int, Sequence[_Calls]]
+    dynamic_sizes: int
+    order_errors: tuple[OrderError, ...]
+    moved: int
+
+    @property
+    def hooks(self) -> HooksOf:
+        return {number: [self._hook(call) for call in calls] for number, calls in self.calls.items()}
+
+    def _hook(self, call: _Calls) -> RawHook:
+        is_known = call.index is not None and call.index < len(self.raw.hooks)
+        return (self.raw.hooks[call.index] if is_known else RawHook("", ""))._replace(kind=call.kind)  # type: ignore[index]
+
+
+class Captures:
+    """All captures of a block or a watch, from which `record` makes records: only their order tells what is a recapture."""
+
+    def __init__(self) -> None:
+        self._captured: list[_Captured] = []
+
+    def __len__(self) -> int:
+        return len(self._captured)
+
+    def add(self, raw: RawCapture) -> None:
+        """Read the graph of a capture that has just ended, and the names of its parameters, which may not live long."""
+        nodes = list(raw.graph.graph.nodes)
+        calls: dict[int, list[_Calls]] = {}
+        for node in nodes:
+            if fx.kind_of(node) == "hook" and (number := fx.origin_of(node)) is not None:
+                calls.setdefault(number, []).append(_Calls(fx.hook_kind(node), fx.hook_number(node)))
+        self._captured.append(
+            _Captured(
+                raw,
+                self._generation(raw),
+                call_site(),
+                names_of_parameters({node.parameter for node in raw.nodes if node.parameter is not None}),
+                Counter(fx.compiled_graph_of(each) or fx.origin_of(each) for each in nodes if fx.kind_of(each) == "operation"),
+                calls,
+                sum(fx.kind_of(node) == "size" for node in nodes),
+                check_order(raw.graph),
+                _moved(raw.before_reordering, [node.name for node in nodes]),
+            )
+        )
+
+    def _generation(self, raw: RawCapture) -> int:
+        """Return the generation of a capture: that of the compilations, which detect a reset only when they begin."""
+        if not self._captured:
+            return generation()
+        last = self._captured[-1]
+        return max(generation(), last.generation + (raw.resets > last.raw.resets))
+
+    def index_of(self, raw: RawCapture) -> int:
+        """Return the position of a capture."""
+        return next(index for index, each in enumerate(self._captured) if each.raw is raw)
+
+    def record(self, index: int, graph: Any = None) -> BackwardCapture:
+        """Return the record of a capture, with the calls so far; `graph` becomes its `graph`."""
+        captured = self._captured[index]
+        raw = captured.raw
+        nodes = [_node(number, node, captured) for number, node in enumerate([_ROOT, *raw.nodes])]
+        earlier = [each for each in self._captured[:index] if each.raw.resets == raw.resets]
+        found = differences(raw, captured.hooks, [(each.raw, each.hooks) for each in earlier])
+        return BackwardCapture(
+            captured.generation,
+            f"!{raw.number}",
+            captured.location,
+            raw.seconds,
+            tuple(self._reason(each, nodes, raw) for each in found) or (RecaptureReason("unknown", "", torch=raw.miss.text),),
+            tuple(nodes),
+            raw.inputs,
+            raw.sizes,
+            captured.dynamic_sizes,
+            raw.calls,
+            captured.order_errors,
+            captured.moved,
+            graph,
+        )
+
+    def _reason(self, found: Difference, nodes: Sequence[BackwardNode], raw: RawCapture) -> RecaptureReason:
+        node = nodes[found.number] if found.number is not None else None
+        subject, after, hook = found.subject, found.after, found.hook
+        if hook is not None and hook.function:
+            subject = f"{subject} {hook.function}:"
+        known = {number: name for each in self._captured for number, name in each.parameters.items()}
+        names = sorted(name for number, name in known.items() if number in found.leaves)
+        if names:
+            is_left_out = after.startswith("none")
+            after = f"{after} ({'no longer reached' if is_left_out else 'reached now'}: {', '.join(names)})"
+        location = (_line_of(hook) if hook is not None else None) or (node.location if node is not None else None)
+        return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.miss.text)
+
+
+def _node(number: int, raw: RawNode, captured: _Captured) -> BackwardNode:
+    location = named(found) if (found := user_location([RawFrame(*line) for line in raw.stack])) is not None else None
+    if location is None and raw.defined_at is not None:
+        location = location_of(RawFrame(*raw.defined_at, f"{raw.function.rpartition('.')[2]}.forward"))
+    return BackwardNode(
+        number,
+        raw.name,
+        location,
+        raw.function,
+        captured.parameters.get(raw.parameter, "") if raw.parameter is not None else "",
+        tuple(_hook(each) for each in captured.hooks.get(number, ())),
+        captured.operations.get(number, 0) + (captured.operations.get(raw.function, 0) if raw.function else 0),
+    )
+
+
+def _hook(raw: RawHook) -> BackwardHook:
+    kind: HookKind = raw.kind  # type: ignore[assignment]
+    return BackwardHook(kind, raw.function, _line_of(raw))
+
+
+def _line_of(hook: RawHook) -> Location | None:
+    return location_of(RawFrame(hook.file, hook.line, hook.function)) if hook.file else None
+
+
+def _moved(before: Sequence[str], after: Sequence[str]) -> int:
+    """Return how many nodes are no longer after the node that they followed; nodes that torch removed do not count."""
+    kept = set(after)
+    old = [name for name in before if name in kept]
+    followed = dict(zip(old[1:], old, strict=False))
+    return sum(followed.get(name, previous) != previous for previous, name in pairwise(after))
