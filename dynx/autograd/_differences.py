@@ -74,8 +74,13 @@ def _at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: Ho
         *_of_hooks(_merged(before.hooks, old_hooks.get(number, ())), _merged(after.hooks, new_hooks.get(number, ())), number),
     ]
     leaves = [{node.parameter for node in raw.nodes if node.parameter is not None} for raw in (old, new)]
-    for each in sorted(found, key=lambda each: each.kind == "value"):  # what a node saves may follow from the others
+    for each in sorted(found, key=_follows):
         yield each._replace(leaves=frozenset(leaves[0] ^ leaves[1])) if each.kind == "frozen" else each
+
+
+def _follows(difference: Difference) -> int:
+    """Return a key that sorts what may follow from other differences behind them: what the node saved."""
+    return 2 if difference.subject.startswith("saved tensor ") else int(difference.kind == "value")
 
 
 def _of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
@@ -105,7 +110,7 @@ def _of_values(before: RawNode, after: RawNode, number: int, only: str = "") -> 
 def _kind(name: str, old: str, new: str) -> RecaptureKind:
     if name.startswith("input "):
         return "frozen" if _NO_NODE in (old, new) else "structure"
-    if name.startswith("gradient ") or name == "dtype":
+    if name.startswith(("gradient ", "saved tensor ")) or name == "dtype":
         return "dtype"
     return "grad" if name == ".grad" else "value"
 

@@ -190,6 +190,14 @@ def with_local_function(model):
     Local.apply(model(x())).sum().backward()
 
 
+def looked_up(dtype):
+    def step(model):
+        table = torch.randn(4, 8, requires_grad=True)
+        torch.nn.functional.embedding(torch.tensor([0, 2], dtype=dtype), table).sum().backward()
+
+    return step
+
+
 # the first and the second step; kind, subject, before and after of the reason; code at its line
 CHANGES = {
     "exponent": (plain, powers(3), "value", "exponent", "2", "3", "pow(exponent)"),
@@ -230,6 +238,15 @@ CHANGES = {
     ),
     "grad()": (plain, grads, "request", "call of", "backward()", "torch.autograd.grad()", ""),
     "dtype": (plain, in_bfloat16, "dtype", "gradient 0", "torch.float32 on cpu", "torch.bfloat16 on cpu", ""),
+    "dtype of an index": (
+        looked_up(torch.int64),
+        looked_up(torch.int32),
+        "dtype",
+        "saved tensor indices",
+        "torch.int64 on cpu",
+        "torch.int32 on cpu",
+        "embedding(",
+    ),
     "custom Function": (scaled(2.0), with_function, "structure", "node", "MulBackward0", "ScaleBackward", "Scale.apply"),
 }
 

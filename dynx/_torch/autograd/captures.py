@@ -73,7 +73,8 @@ class Observation(Handle):
     def __init__(self, on_capture: OnCapture, on_call: OnCapture, on_error: hooks.OnError) -> None:
         from torch._dynamo.eval_frame import skip_code
 
-        for code in (*hooks.codes_of_a_call(), *_inner_codes(self._make_end), *_inner_codes(self._counted)):
+        functions = Observation._make_end, Observation._counted, Observation._safely, _Logger.debug
+        for code in (*hooks.codes_of_a_call(), *(code for function in functions for code in _codes(function))):
             skip_code(code)
         self._on_capture, self._on_call, self._on_error = torch.compiler.disable(on_capture), on_call, on_error
         self.resets = 0  # calls of `torch._dynamo.reset()` so far
@@ -170,8 +171,9 @@ class Observation(Handle):
             self._on_error("captures of compiled autograd", error)
 
 
-def _inner_codes(function: Any) -> list[CodeType]:
-    return [code for code in function.__func__.__code__.co_consts if isinstance(code, CodeType)]
+def _codes(function: Any) -> list[CodeType]:
+    """Return the code of a function and of the functions defined in it."""
+    return [function.__code__, *(code for code in function.__code__.co_consts if isinstance(code, CodeType))]
 
 
 def _roots() -> list[Any]:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import torch
+
 ROOT = "torch::autograd::GraphRoot"  # the name of the node that starts each backward pass
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 _MAX_TEXT = 80  # characters of a saved value
@@ -104,6 +106,13 @@ def read(node: Any) -> RawNode:
     for index, metadata in enumerate(node._input_metadata):
         values[f"gradient {index}"] = f"{metadata.dtype} on {metadata.device}"
         shapes[f"gradient {index}"] = tuple(map(int, metadata.shape))
+    found = []
+    for name, saved in _saved_tensors(node):
+        hook = getattr(saved, "unpack_hook", None)
+        if hook is not None:
+            found.append(describe("unpack_hook", hook))
+        elif (metadata := _metadata(node, name, saved)) is not None:
+            values[f"saved tensor {name}"] = metadata
     function = getattr(node, "_forward_cls", None)
     leaf = node.variable if node.name() == ACCUMULATE else None
     aot_id = getattr(function, "_aot_id", None)
@@ -115,7 +124,7 @@ def read(node: Any) -> RawNode:
         node.name(),
         values,
         shapes,
-        (*_hooks_of_saved(node), *_hooks_of_leaf(leaf)),
+        (*found, *_hooks_of_leaf(leaf)),
         _name(function),
         _definition(function) if aot_id is None else None,
         id(leaf) if leaf is not None else None,
@@ -132,15 +141,29 @@ def _saved(node: Any) -> Iterator[tuple[str, Any]]:
                 yield name.removeprefix("_saved_"), getattr(node, name)
 
 
-def _hooks_of_saved(node: Any) -> Iterator[RawHook]:
+def _saved_tensors(node: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and the `SavedTensor` objects of the tensors that a node saved."""
     for name in dir(node):
         if name.startswith("_raw_saved_"):
             saved: Any = ()
             with suppress(RuntimeError):  # the graph was freed
                 saved = getattr(node, name)
-            for each in saved if isinstance(saved, (list, tuple)) else [saved]:
-                if (hook := getattr(each, "unpack_hook", None)) is not None:
-                    yield describe("unpack_hook", hook)
+            title = name.removeprefix("_raw_saved_")
+            if isinstance(saved, (list, tuple)):
+                yield from ((f"{title}[{index}]", each) for index, each in enumerate(saved))
+            else:
+                yield title, saved
+
+
+def _metadata(node: Any, name: str, saved: Any) -> str | None:
+    """Return what of a saved tensor is part of the key; None if it cannot be read without running a hook."""
+    tensor = getattr(saved, "data", None)
+    if tensor is None and "[" not in name:  # torch 2.11 has no `data` without a hook
+        with suppress(RuntimeError):  # changed in place, or freed
+            tensor = getattr(node, f"_saved_{name}", None)
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    return f"{tensor.dtype} on {tensor.device}{', requires grad' if tensor.requires_grad else ''}"
 
 
 def _hooks_of_leaf(leaf: Any) -> Iterator[RawHook]:

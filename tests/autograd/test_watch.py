@@ -1,0 +1,129 @@
+"""A watch sees the captures of compiled autograd, and changes nothing of them."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+
+import dynx
+
+
+def double(gradient):
+    return gradient * 2
+
+
+def trained(watch, *, inside, backend="eager"):
+    """Train with compiled autograd; return gradients, captured and compiled graphs, and torch's counters."""
+    torch._dynamo.reset()
+    counters.clear()
+    torch.manual_seed(0)
+    model, codes, found = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)), [], []
+    model[0].weight.register_hook(double)
+
+    def compiler(graph, inputs):
+        codes.append(graph.code)
+        return graph.forward
+
+    def backward(loss):
+        loss.backward()
+
+    block = nullcontext() if inside else torch._dynamo.compiled_autograd._enable(torch.compile(backend=compiler))
+    with watch, block, torch._dynamo.config.patch(compiled_autograd=inside):
+        run = torch.compile(backward, backend=compiler) if inside else backward
+        for size, exponent in ((2, 2), (3, 2), (3, 3), (2, 3), (4, 2)):
+            model.zero_grad()
+            run(model(torch.randn(size, 4)).pow(exponent).sum())
+            found.append([parameter.grad.clone() for parameter in model.parameters()])
+    return found, codes, {name: dict(counters[name]) for name in ("stats", "frames", "compiled_autograd")}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_graphs_counters_and_gradients_are_the_same(inside):
+    gradients, codes, counts = trained(nullcontext(), inside=inside)
+    with dynx.watch() as watch:
+        found, found_codes, found_counts = trained(nullcontext(), inside=inside)
+    assert not watch.troubles
+    assert (found_codes, found_counts) == (codes, counts)
+    for one, other in zip(found, gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    captures = watch.backward_captures
+    assert len(captures) == counts["compiled_autograd"]["captures"]
+    assert sum(capture.calls for capture in captures) == 5
+    assert {capture.reason.kind for capture in captures} >= {"first", "value"}
+    assert all(hook.function == "double" for capture in captures for hook in capture.hooks)
+
+
+def test_each_cause_is_a_finding():
+    with dynx.watch() as watch:
+        trained(nullcontext(), inside=False)
+    (finding,) = [finding for finding in watch.findings if finding.rule.startswith("DX71")]
+    assert finding.title == "a backward pass is captured again: PowBackward0 (NodeCall 2): exponent 2, then 3"
+    assert finding.location.own.function.endswith("backward")
+
+
+def test_passes_of_several_threads_are_seen():
+    torch._dynamo.reset()
+
+    def train():
+        w = torch.randn(4, requires_grad=True)
+        with torch._dynamo.compiled_autograd._enable(lambda graph: graph):
+            for power in (2, 3):
+                w.grad = None
+                w.pow(power).sum().backward()
+
+    with dynx.watch() as watch:
+        threads = [threading.Thread(target=train) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+            thread.join()
+    assert not watch.troubles
+    assert sum(capture.calls for capture in watch.backward_captures) == 6
+
+
+def test_a_pass_that_fails_leaves_the_watch_working():
+    torch._dynamo.reset()
+    w = torch.randn(4, requires_grad=True)
+
+    def fails(graph):
+        raise ValueError("in the compiler")
+
+    with dynx.watch() as watch:
+        with torch._dynamo.compiled_autograd._enable(fails), pytest.raises(ValueError, match="in the compiler"):
+            w.sin().sum().backward()
+        torch._dynamo.reset()
+        with torch._dynamo.compiled_autograd._enable(lambda graph: graph):
+            w.cos().sum().backward()
+    assert [capture.calls for capture in watch.backward_captures] == [1]
+    assert not watch.troubles
+
+
+def test_captures_are_in_the_run_file(tmp_path):
+    path = tmp_path / "run.dynx"
+    with dynx.watch(out=path) as watch:
+        trained(nullcontext(), inside=False)
+    loaded = dynx.Run.load(path)
+    assert loaded.backward_captures == watch.backward_captures
+    assert [finding.title for finding in loaded.findings] == [finding.title for finding in watch.findings]
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_captured_graph_does_not_live_longer_because_of_a_watch(is_watched):
+    torch._dynamo.reset()
+    graphs = []
+
+    def compiler(graph):
+        graphs.append(weakref.ref(graph))
+        return lambda inputs, sizes, scalars, hooks, packed: []
+
+    with dynx.watch() if is_watched else nullcontext():
+        with torch._dynamo.compiled_autograd._enable(compiler):
+            torch.randn(4, requires_grad=True).sin().sum().backward()
+        gc.collect()
+        assert [graph() for graph in graphs] == [None]
