@@ -111,19 +111,3 @@ def test_captures_are_in_the_run_file(tmp_path):
     loaded = dynx.Run.load(path)
     assert loaded.backward_captures == watch.backward_captures
     assert [finding.title for finding in loaded.findings] == [finding.title for finding in watch.findings]
-
-
-@pytest.mark.parametrize("is_watched", [False, True])
-def test_a_captured_graph_does_not_live_longer_because_of_a_watch(is_watched):
-    torch._dynamo.reset()
-    graphs = []
-
-    def compiler(graph):
-        graphs.append(weakref.ref(graph))
-        return lambda inputs, sizes, scalars, hooks, packed: []
-
-    with dynx.watch() if is_watched else nullcontext():
-        with torch._dynamo.compiled_autograd._enable(compiler):
-            torch.randn(4, requires_grad=True).sin().sum().backward()
-        gc.collect()
-        assert [graph() for graph in graphs] == [None]
