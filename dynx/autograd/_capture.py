@@ -46,6 +46,7 @@ class CaptureLog(Sequence[BackwardCapture]):
     def _add(self, raw: RawCapture) -> None:
         self._captures.add(raw)
         self._graphs.append(raw.graph)
+        raw.graph = None  # torch's cache keeps `raw`
 
     def _error(self, what: str, error: BaseException) -> None:
         self._errors.append(f"{what}: {type(error).__name__}: {error}")

@@ -97,6 +97,7 @@ class Observation(Handle):
     def remove(self) -> None:
         while self._handles:
             self._handles.pop().remove()
+        self._on_capture = self._on_call = _nothing  # torch's cache keeps this object
         _observations.discard(self)
         _keep_logger()
 
@@ -169,6 +170,10 @@ class Observation(Handle):
             callback(capture)
         except Exception as error:  # noqa: BLE001 - an observer that fails must not stop the backward pass
             self._on_error("captures of compiled autograd", error)
+
+
+def _nothing(capture: RawCapture) -> None:
+    """Take a capture after the observation has ended."""
 
 
 def _codes(function: Any) -> list[CodeType]:
