@@ -89,17 +89,18 @@ class Captures:
         last = self._captured[-1]
         return max(generation(), last.generation + (raw.resets > last.raw.resets))
 
-    def index_of(self, raw: RawCapture) -> int:
-        """Return the position of a capture."""
-        return next(index for index, each in enumerate(self._captured) if each.raw is raw)
+    def record_of(self, raw: RawCapture) -> BackwardCapture:
+        """Return the record of a capture, with the calls so far."""
+        return self.record(next(index for index, each in enumerate(self._captured) if each.raw is raw))
 
     def record(self, index: int, graph: Any = None) -> BackwardCapture:
         """Return the record of a capture, with the calls so far; `graph` becomes its `graph`."""
         captured = self._captured[index]
         raw = captured.raw
-        nodes = [_node(number, node, captured) for number, node in enumerate([_ROOT, *raw.nodes])]
+        hooks = captured.hooks
+        nodes = [_node(number, node, captured, hooks.get(number, ())) for number, node in enumerate([_ROOT, *raw.nodes])]
         earlier = [each for each in self._captured[:index] if each.raw.resets == raw.resets]
-        found = differences(raw, captured.hooks, [(each.raw, each.hooks) for each in earlier])
+        found = differences(raw, hooks, [(each.raw, each.hooks) for each in earlier])
         return BackwardCapture(
             captured.generation,
             f"!{raw.number}",
@@ -130,7 +131,7 @@ class Captures:
         return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.miss.text)
 
 
-def _node(number: int, raw: RawNode, captured: _Captured) -> BackwardNode:
+def _node(number: int, raw: RawNode, captured: _Captured, hooks: Sequence[RawHook]) -> BackwardNode:
     location = named(found) if (found := user_location([RawFrame(*line) for line in raw.stack])) is not None else None
     if location is None and raw.defined_at is not None:
         location = location_of(RawFrame(*raw.defined_at, f"{raw.function.rpartition('.')[2]}.forward"))
@@ -140,7 +141,7 @@ def _node(number: int, raw: RawNode, captured: _Captured) -> BackwardNode:
         location,
         raw.function,
         captured.parameters.get(raw.parameter, "") if raw.parameter is not None else "",
-        tuple(_hook(each) for each in captured.hooks.get(number, ())),
+        tuple(map(_hook, hooks)),
         captured.operations.get(number, 0) + (captured.operations.get(raw.function, 0) if raw.function else 0),
     )
 

@@ -454,9 +454,11 @@ def averaged(watch, *, backend, dynamic=None):
 def test_a_guard_that_the_backend_adds_is_not_predicted():
     """The decomposition of `lerp_` compares its weight with 0.5: AOTAutograd adds the guard, which no trace of Dynamo has."""
     watch = averaged(Watch(what_if=math.inf), backend="aot_eager_decomp_partition")
-    guards = [reason for recompile in watch.recompiles for reason in recompile.reasons if reason.by_backend]
-    if not guards:
-        pytest.skip("this torch adds no guard for the decomposition of lerp_")
-    assert not any("proven" in finding.advice for finding in watch.findings)
-    assert all(what_if.outcome in ("not proven", "no effect", "raises") for what_if in watch.what_ifs[-1:])
-    assert len(averaged(Watch(), backend="aot_eager_decomp_partition", dynamic=True).compiles) > 1
+    real = len(averaged(Watch(), backend="aot_eager_decomp_partition", dynamic=True).compiles)
+    (tried,) = [what_if for what_if in watch.what_ifs if what_if.fix.code == "dynamic=True"]
+    if any(reason.by_backend for recompile in watch.recompiles for reason in recompile.reasons):
+        assert real > 1
+        assert tried.outcome == "not proven"
+        assert not any("proven:" in finding.advice for finding in watch.findings)
+    else:  # torch 2.11 adds none
+        assert tried.compiles == real == 1
