@@ -244,6 +244,9 @@ by_class = {  # every kind of record that a run may hold
         counts,
         counts,
         order_errors=st.lists(st.builds(OrderError, st.just("pre_hook"), texts, texts), max_size=2).map(tuple),
+        moved=counts,
+        began=seconds,
+        phases=st.dictionaries(st.sampled_from(["trace", "backend"]), seconds),
     ),
     WhatIf: st.builds(
         WhatIf,

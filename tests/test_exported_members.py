@@ -20,7 +20,8 @@ EXPORTED = {
     """,
     "dynx.advice": "RULES advise expected_breaks losses page rule_of_break rule_of_reason spoken",
     "dynx.autograd": """
-        BackwardCapture BackwardHook BackwardNode CaptureLog OrderError RecaptureReason capture check_order
+        BackwardCapture BackwardHook BackwardNode CaptureLog CaptureReport CaptureVerdict OrderError RecaptureReason
+        capture check_order
     """,
     "dynx.cli": "main",
     "dynx.comptime": """
@@ -40,7 +41,8 @@ EXPORTED = {
     "warm_start",
     "dynx.records": """
         AddressChange Alternative Attempt Backward BackwardCapture BackwardHook BackwardNode BecameDynamic BreakState
-        CacheCause CacheDiff CacheEvent CacheKey CacheReport CauseChange CheckReport CodeLine Compile CompileUse
+        CacheCause CacheDiff CacheEvent CacheKey CacheReport CaptureReport CaptureVerdict
+        CauseChange CheckReport CodeLine Compile CompileUse
         CompiledGuards CostNode CudagraphReport CudagraphStats Diff DynamicSize DynamicSizes EagerTime Effect Entry
         Events Finding Fix FixReport FrameCost FrameEffects FrameMatch FrameProfile FrameState GaveUp GradError
         GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode

@@ -15,13 +15,23 @@ captures again, or what the graph consists of:
 
 from dynx.autograd._capture import CaptureLog, capture
 from dynx.autograd._order import check_order
-from dynx.records.backward import BackwardCapture, BackwardHook, BackwardNode, OrderError, RecaptureReason
+from dynx.records.backward import (
+    BackwardCapture,
+    BackwardHook,
+    BackwardNode,
+    CaptureReport,
+    CaptureVerdict,
+    OrderError,
+    RecaptureReason,
+)
 
 __all__ = [
     "BackwardCapture",
     "BackwardHook",
     "BackwardNode",
     "CaptureLog",
+    "CaptureReport",
+    "CaptureVerdict",
     "OrderError",
     "RecaptureReason",
     "capture",

@@ -39,7 +39,7 @@ def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapt
     if miss.node is None:
         return []
     alike = [(raw, of) for raw, of in earlier if _same_until(raw, new, miss.node - 1)]
-    found = [list(_at_node(raw, of, new, hooks, miss.node)) for raw, of in reversed(alike or earlier)]
+    found = [list(at_node(raw, of, new, hooks, miss.node)) for raw, of in reversed(alike or earlier)]
     return min((each for each in found if each), key=len, default=[])
 
 
@@ -59,9 +59,10 @@ def _of_shapes(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
                     yield Difference("shape", number, f"size {dim} of {name}", str(pair[0]), str(pair[1]))
 
 
-def _at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: HooksOf, number: int) -> Iterator[Difference]:
+def at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: HooksOf, number: int) -> Iterator[Difference]:
+    """Yield what differs at the node with this number: 0 for the whole pass."""
     if number == 0:
-        yield from _of_request(old, new)
+        yield from of_request(old, new)
         return
     before, after = (raw.nodes[number - 1] if number <= len(raw.nodes) else None for raw in (old, new))
     if after is None:
@@ -83,7 +84,8 @@ def _follows(difference: Difference) -> int:
     return 2 if difference.subject.startswith("saved tensor ") else int(difference.kind == "value")
 
 
-def _of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
+def of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
+    """Yield what differs in the call: `backward()` or `grad()`, and the dtype of the gradient that it passes."""
     if old.accumulates != new.accumulates:
         calls = ("torch.autograd.grad()", "backward()")
         yield Difference("request", None, "call of", calls[old.accumulates], calls[new.accumulates])

@@ -6,18 +6,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+
+import torch
 
 from dynx._reading.parameters import names_of_parameters
 from dynx._reading.user_location import call_site, location_of, named, user_location
 from dynx._torch.autograd import captured_graph as fx
-from dynx._torch.autograd.captures import RawCapture
+from dynx._torch.autograd.captures import RawCapture, uncaptured
 from dynx._torch.autograd.nodes import RawHook, RawNode
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.subscribers import generation
 from dynx.autograd._differences import Difference, HooksOf, differences
 from dynx.autograd._order import check_order
-from dynx.records.backward import BackwardCapture, BackwardHook, BackwardNode, HookKind, OrderError, RecaptureReason
+from dynx.autograd._would_capture import fewest, first_differences
+from dynx.records.backward import (
+    BackwardCapture,
+    BackwardHook,
+    BackwardNode,
+    CaptureVerdict,
+    HookKind,
+    OrderError,
+    RecaptureReason,
+)
 from dynx.records.location import Location
 
 _ROOT = RawNode("GraphRoot", {})
@@ -87,25 +97,28 @@ class Captures:
         if not self._captured:
             return generation()
         last = self._captured[-1]
-        return max(generation(), last.generation + (raw.resets > last.raw.resets))
+        return max(generation(), last.generation + (raw.emptied.resets > last.raw.emptied.resets))
 
     def record_of(self, raw: RawCapture) -> BackwardCapture:
         """Return the record of a capture, with the calls so far."""
         return self.record(next(index for index, each in enumerate(self._captured) if each.raw is raw))
 
-    def record(self, index: int, graph: Any = None) -> BackwardCapture:
-        """Return the record of a capture, with the calls so far; `graph` becomes its `graph`."""
+    def record(self, index: int) -> BackwardCapture:
+        """Return the record of a capture, with the calls so far, without its graph."""
         captured = self._captured[index]
-        raw = captured.raw
+        raw, phases = captured.raw, captured.raw.phases
         hooks = captured.hooks
-        nodes = [_node(number, node, captured, hooks.get(number, ())) for number, node in enumerate([_ROOT, *raw.nodes])]
-        earlier = [each for each in self._captured[:index] if each.raw.resets == raw.resets]
+        nodes = [
+            _node(number, node, captured.parameters, captured.operations, hooks.get(number, ()))
+            for number, node in enumerate([_ROOT, *raw.nodes])
+        ]
+        earlier = self._cached(raw, self._captured[:index])
         found = differences(raw, hooks, [(each.raw, each.hooks) for each in earlier])
         return BackwardCapture(
             captured.generation,
             f"!{raw.number}",
             captured.location,
-            raw.seconds,
+            sum(phases.values()),
             tuple(self._reason(each, nodes, raw) for each in found) or (RecaptureReason("unknown", "", torch=raw.miss.text),),
             tuple(nodes),
             raw.inputs,
@@ -114,8 +127,28 @@ class Captures:
             raw.calls,
             captured.order_errors,
             captured.moved,
-            graph,
+            raw.began,
+            phases,
         )
+
+    @staticmethod
+    def _cached(raw: RawCapture, earlier: Sequence[_Captured]) -> list[_Captured]:
+        return [each for each in earlier if each.raw.emptied == raw.emptied]
+
+    def predicted(self, tensors: Sequence[torch.Tensor]) -> CaptureVerdict:
+        """Return whether `backward()` of tensors would be captured."""
+        raw = uncaptured(tensors)
+        earlier = self._cached(raw, self._captured)
+        if not earlier:
+            return CaptureVerdict("capture", (RecaptureReason("first", ""),))
+        certain, doubtful = fewest([first_differences(raw, each.raw) for each in earlier])
+        parameters = names_of_parameters({node.parameter for node in raw.nodes if node.parameter is not None})
+        nodes = [_node(number, node, parameters, {}, ()) for number, node in enumerate([_ROOT, *raw.nodes])]
+        reasons = tuple(self._reason(each, nodes, raw) for each in (*certain, *doubtful))
+        if certain:
+            return CaptureVerdict("capture", reasons)
+        why = "torch may make the number dynamic" if doubtful else "no difference from a capture can be read"
+        return CaptureVerdict("unknown", reasons, why)
 
     def _reason(self, found: Difference, nodes: Sequence[BackwardNode], raw: RawCapture) -> RecaptureReason:
         node = nodes[found.number] if found.number is not None else None
@@ -131,7 +164,13 @@ class Captures:
         return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.miss.text)
 
 
-def _node(number: int, raw: RawNode, captured: _Captured, hooks: Sequence[RawHook]) -> BackwardNode:
+def _node(
+    number: int,
+    raw: RawNode,
+    parameters: Mapping[int, str],
+    operations: Mapping[str | int | None, int],
+    hooks: Sequence[RawHook],
+) -> BackwardNode:
     location = named(found) if (found := user_location([RawFrame(*line) for line in raw.stack])) is not None else None
     if location is None and raw.defined_at is not None:
         location = location_of(RawFrame(*raw.defined_at, f"{raw.function.rpartition('.')[2]}.forward"))
@@ -140,9 +179,9 @@ def _node(number: int, raw: RawNode, captured: _Captured, hooks: Sequence[RawHoo
         raw.name,
         location,
         raw.function,
-        captured.parameters.get(raw.parameter, "") if raw.parameter is not None else "",
+        parameters.get(raw.parameter, "") if raw.parameter is not None else "",
         tuple(map(_hook, hooks)),
-        captured.operations.get(number, 0) + (captured.operations.get(raw.function, 0) if raw.function else 0),
+        operations.get(number, 0) + (operations.get(raw.function, 0) if raw.function else 0),
     )
 
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from dynx.records.backward import BackwardCapture, BackwardHook, BackwardNode, OrderError, RecaptureReason
+from dynx.records.backward import (
+    BackwardCapture,
+    BackwardHook,
+    BackwardNode,
+    CaptureReport,
+    CaptureVerdict,
+    OrderError,
+    RecaptureReason,
+)
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 from dynx.records.check import CheckReport, Diff, Leak
@@ -71,6 +79,8 @@ __all__ = [
     "CacheEvent",
     "CacheKey",
     "CacheReport",
+    "CaptureReport",
+    "CaptureVerdict",
     "CauseChange",
     "CheckReport",
     "CodeLine",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dynx.records.location import Location
 from dynx.records.record import IN_PROCESS, OfCompile, Record
+from dynx.records.shown import Shown
 
 HookKind = Literal[
     "tensor_pre_hook", "cpp_tensor_pre_hook", "pre_hook", "post_hook", "post_acc_grad_hook", "unpack_hook", "callback"
@@ -85,12 +86,14 @@ class OrderError(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class BackwardCapture(OfCompile, Record):
+class BackwardCapture(OfCompile, Shown):
     """A backward pass that compiled autograd captured as one graph; torch's compile ids of its graphs begin with `id`.
 
-    `seconds` are those of the capture, with compiling the graph's code; `calls` counts the passes that ran it so far.
+    `seconds` are those of the capture, and `phases` splits them: trace (the autograd nodes), reorder (of hooks and gradients),
+    code (of the graph), and backend (what the compiler of the graphs does before the first call). `torch.compile` compiles
+    the graph in its first call, which is a `Compile` with this `id`. `calls` counts the passes that ran the graph so far.
     `sizes` is the number of sizes of saved tensors, and `dynamic_sizes` those that the graph uses. `graph` is the
-    `torch.fx.GraphModule`.
+    `torch.fx.GraphModule`, and `code` its Python code with a comment above the part of each node; a `CaptureLog` has them.
     """
 
     generation: int
@@ -105,7 +108,10 @@ class BackwardCapture(OfCompile, Record):
     calls: int
     order_errors: tuple[OrderError, ...] = ()
     moved: int = 0  # nodes that torch moved so that hooks and gradients are in the order of eager autograd
+    began: float = 0.0  # seconds since 1970
+    phases: Mapping[str, float] = field(default_factory=dict)
     graph: Any = field(default=None, metadata=IN_PROCESS, compare=False, repr=False)
+    code: str = field(default="", metadata=IN_PROCESS, compare=False, repr=False)
 
     @property
     def reason(self) -> RecaptureReason:
@@ -122,10 +128,31 @@ class BackwardCapture(OfCompile, Record):
         """The hooks of all nodes."""
         return tuple(hook for node in self.nodes for hook in node.hooks)
 
-    @property
-    def code(self) -> str:
-        """The Python code of the captured graph; empty for a capture that was read from a file."""
-        return str(self.graph.code) if self.graph is not None else ""
+
+@dataclass(frozen=True, slots=True)
+class CaptureVerdict(Shown):
+    """Whether a backward pass would be captured, predicted without running it. Its truth value is True for "capture".
+
+    `reasons` has what differs from the most similar capture. `why` is set for "unknown": torch's key has parts that cannot be
+    read, such as sizes and hooks of intermediate results, so that a pass without a difference may be captured all the same.
+    """
+
+    outcome: Literal["capture", "unknown"]
+    reasons: tuple[RecaptureReason, ...] = ()
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return self.outcome == "capture"
+
+    def __repr__(self) -> str:
+        return f"<CaptureVerdict: {'; '.join([self.outcome, *filter(None, [self.why]), *map(str, self.reasons)])}>"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport(Shown):
+    """The captures of a block, as a `CaptureLog` shows them on a terminal and in a notebook."""
+
+    captures: tuple[BackwardCapture, ...]
 
 
 def latest(records: Iterable[BackwardCapture]) -> tuple[BackwardCapture, ...]:

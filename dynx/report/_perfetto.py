@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dynx.records.backward import BackwardCapture
 from dynx.records.compile import Backward, Compile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.graph_break import GraphBreak
@@ -17,13 +18,13 @@ from dynx.records.run_records import RunRecords
 from dynx.records.table import Change
 from dynx.report import _words as words
 
-_TRACKS = {1: "compilations", 2: "CUDA graphs"}
+_TRACKS = {1: "compilations", 2: "CUDA graphs", 3: "compiled autograd"}
 Event = dict[str, Any]
 Timed = Compile | Backward
 
 
 def document(run: RunRecords) -> str:
-    """Return the trace as JSON: compilations, CUDA graph captures, uncaptured operations and address changes of parameters.
+    """Return the trace as JSON: compilations, captures of CUDA graphs and backward passes, uncaptured operations, addresses.
 
     Records without a time, as in run files of an older dynx version, are omitted.
     """
@@ -40,6 +41,11 @@ def document(run: RunRecords) -> str:
     ]
     events += [
         _instant(*_event(event), event.at) for event in run.events if isinstance(event, Skip | AddressChange) and event.at
+    ]
+    events += [
+        _slice(3, f"capture {each.id}", _capture(each), each.began, each.seconds)
+        for each in run.backward_captures
+        if each.began
     ]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(run.header)})
 
@@ -103,6 +109,13 @@ def _compiled(record: Timed, known: _Known) -> tuple[str, dict[str, Any]]:
 
 def _graph(graph: GraphRecorded) -> dict[str, Any]:
     return {"inputs copied": graph.copies, "bytes copied": graph.bytes_copied, "bytes held": graph.bytes_held}
+
+
+def _capture(capture: BackwardCapture) -> dict[str, Any]:
+    phases = {f"{name} (s)": round(seconds, 6) for name, seconds in capture.phases.items()}
+    where = {"line": words.plain_place(capture.location)} if capture.location is not None else {}
+    why = list(map(str, capture.reasons))
+    return where | {"captured because": why, "nodes": len(capture.nodes), "calls": capture.calls} | phases
 
 
 def _event(event: Skip | AddressChange) -> tuple[str, dict[str, Any]]:

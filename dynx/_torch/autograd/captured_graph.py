@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ import torch
 NodeKind = Literal["input", "hook", "accumulate_grad", "callbacks", "item", "size", "operation", "output"]
 _ORIGIN = re.compile(r"\(NodeCall (\d+)\)")
 _OF_AOT = re.compile(r"(aot\d+(?:_\d+)?)_\D")  # "aot0_mm"; "aot0_1_mm", if the graph of AOTAutograd is in it twice
+_STATEMENT = re.compile(r" {4}(\w+)[^=\n]* = ")
 _SYMBOLIC = ("sym_size", "sym_numel", "sym_stride", "sym_storage_offset")
 
 
@@ -58,3 +60,19 @@ def compiled_graph_of(node: Any) -> str | None:
     """Return "aot0" for an FX node that is copied from the backward graph of AOTAutograd with this number."""
     match = _OF_AOT.match(node.name)
     return match[1] if match is not None else None
+
+
+def commented_code(graph_module: Any, comment: Callable[[int], str]) -> str:
+    """Return the code of a captured graph, with a comment above the first of the FX nodes from each autograd node."""
+    # sizes and callbacks come from no autograd node, but torch writes the last one of the pass into them
+    nodes = [node for node in graph_module.graph.nodes if kind_of(node) not in ("input", "size", "callbacks")]
+    origins = {node.name: origin_of(node) for node in nodes}
+    lines, last = [], None
+    for line in str(graph_module.code).splitlines():
+        match = _STATEMENT.match(line)
+        origin = origins.get(match[1]) if match is not None else None
+        if origin is not None and origin != last:
+            lines.append(f"    # {comment(origin)}")
+            last = origin
+        lines.append(line)
+    return "\n".join(lines) + "\n"

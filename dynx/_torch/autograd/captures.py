@@ -7,13 +7,12 @@ own logging asks for.
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ import torch
 
 from dynx._handle import Handle
 from dynx._torch import hooks
+from dynx._torch.autograd.capture_cache import Emptied, emptied
 from dynx._torch.autograd.nodes import RawHook, RawNode, describe, read_all
 from dynx._torch.capabilities import hook_point
 
@@ -47,14 +47,20 @@ class RawCapture:
     sizes: int
     inputs: int
     accumulates: bool  # False for `torch.autograd.grad`
-    resets: int  # calls of `torch._dynamo.reset()` before it
+    emptied: Emptied  # how often torch's cache was emptied before it
     number: int = -1  # torch's id: "!0" is number 0
     miss: RawMiss = _NO_MISS
     before_reordering: tuple[str, ...] = ()  # names of nodes of the graph
     graph: Any = None
     hooks: tuple[RawHook, ...] = ()  # of all nodes, in the order of the graph's input `hooks`; known at the first call
-    seconds: float = 0.0  # with those of the compiler that gets the graph
+    began: float = field(default_factory=time.time)
+    times: dict[str, float] = field(default_factory=dict)  # of `time.perf_counter`: at the start, and at the end of each phase
     calls: int = 0
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """The seconds of each phase."""
+        return {name: end - start for (_, start), (name, end) in pairwise(self.times.items())}
 
 
 OnCapture = Callable[[RawCapture], None]
@@ -64,11 +70,12 @@ _ENGINE = "_engine_run_backward"  # the function of torch through which each bac
 class Observation(Handle):
     """Calls `on_capture` after each capture of compiled autograd on any thread, and `on_call` when its graph runs first.
 
-    `calls` and `hooks` of a capture are known from its first call on. A backward pass that begins in a compiled function, after
-    a graph break, runs where Dynamo compiles each function that is called: what runs here is kept from it.
+    `calls`, which count after `remove()` too, and `hooks` of a capture are known from its first call on. A backward pass that
+    begins in a compiled function, after a graph break, runs where Dynamo compiles each function that is called: what runs here
+    is kept from it.
     """
 
-    __slots__ = ("_active", "_handles", "_on_call", "_on_capture", "_on_error", "_ran", "resets")
+    __slots__ = ("_active", "_first", "_handles", "_on_call", "_on_capture", "_on_error")
 
     def __init__(self, on_capture: OnCapture, on_call: OnCapture, on_error: hooks.OnError) -> None:
         from torch._dynamo.eval_frame import skip_code
@@ -77,9 +84,8 @@ class Observation(Handle):
         for code in (*hooks.codes_of_a_call(), *(code for function in functions for code in _codes(function))):
             skip_code(code)
         self._on_capture, self._on_call, self._on_error = torch.compiler.disable(on_capture), on_call, on_error
-        self.resets = 0  # calls of `torch._dynamo.reset()` so far
-        self._ran = torch.compiler.disable(self._count)
-        self._active: dict[int, tuple[RawCapture, float]] = {}  # by the id of torch's compiler instance; with the start
+        self._first = torch.compiler.disable(self._note_hooks)
+        self._active: dict[int, RawCapture] = {}  # by the id of torch's compiler instance
         subscribers = {
             "capture_begin": self._begin,
             "capture_reasons": self._reasons,
@@ -103,8 +109,9 @@ class Observation(Handle):
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
         instance, inputs, sizes, _, _, accumulates, *_ = args
-        capture = RawCapture(read_all(_roots()), len(sizes), len(inputs), accumulates, self.resets)
-        self._active[id(instance)] = capture, time.perf_counter()
+        capture = RawCapture(read_all(_roots()), len(sizes), len(inputs), accumulates, replace(emptied))
+        self._active[id(instance)] = capture
+        capture.times["start"] = time.perf_counter()
 
         def after(result: Any, error: BaseException | None) -> None:
             capture.number = instance.id
@@ -114,62 +121,71 @@ class Observation(Handle):
     def _reasons(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         instance, reasons = args
         if id(instance) in self._active:
-            self._active[id(instance)][0].miss = parsed(reasons[-1])
+            self._active[id(instance)].miss = parsed(reasons[-1])
 
     def _reordering(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         (instance,) = args
         if id(instance) in self._active:
-            self._active[id(instance)][0].before_reordering = tuple(node.name for node in instance.fx_tracer.graph.nodes)
+            self._active[id(instance)].before_reordering = tuple(node.name for node in instance.fx_tracer.graph.nodes)
 
     def _graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After | None:
         if id(args[0]) not in self._active:
             return None
-        capture, _ = self._active[id(args[0])]
+        capture = self._active[id(args[0])]
+        capture.times["reorder"] = time.perf_counter()
 
         def after(result: Any, error: BaseException | None) -> None:
             capture.graph = result
+            capture.times["code"] = time.perf_counter()
 
         return torch.compiler.disable(after)
 
     def _reset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
-        self.resets += 1
+        emptied.resets += 1
         return lambda result, error: _keep_logger()
 
     def _make_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def end(instance: Any, outputs: Any) -> Any:
+            if (started := self._active.get(id(instance))) is not None:
+                started.times["trace"] = time.perf_counter()
             try:
                 runtime, compiled = original(instance, outputs)
             finally:
-                capture, start = self._active.pop(id(instance), (None, 0.0))
+                capture = self._active.pop(id(instance), None)
             if capture is None:
                 return runtime, compiled
-            capture.seconds = time.perf_counter() - start
+            capture.times["backend"] = time.perf_counter()
             self._safely(self._on_capture, capture)
             return self._counted(capture, runtime), compiled
 
         return end
 
     def _counted(self, capture: RawCapture, runtime: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `runtime`, which torch's cache keeps, so that it counts its calls while this observation is installed."""
+        """Return `runtime`, which torch's cache keeps, so that it counts its calls."""
 
         def call(compiled: Any, inputs: Any, sizes: Any, scalars: Any, own_hooks: Any, packed: Any) -> Any:
-            if self._handles:
-                self._ran(capture, own_hooks)
+            capture.calls += 1
+            if capture.calls == 1:
+                self._first(capture, own_hooks)
             return runtime(compiled, inputs, sizes, scalars, own_hooks, packed)
 
         return call
 
-    def _count(self, capture: RawCapture, own_hooks: Sequence[Any]) -> None:
-        capture.calls += 1
-        if capture.calls == 1:
-            capture.hooks = tuple(describe("", hook) for hook in own_hooks)
-            self._safely(self._on_call, capture)
+    def _note_hooks(self, capture: RawCapture, own_hooks: Sequence[Any]) -> None:
+        capture.hooks = tuple(describe("", hook) for hook in own_hooks)
+        self._safely(self._on_call, capture)
 
     def _safely(self, callback: OnCapture, capture: RawCapture) -> None:
         try:
             callback(capture)
         except Exception as error:  # noqa: BLE001 - an observer that fails must not stop the backward pass
             self._on_error("captures of compiled autograd", error)
+
+
+def uncaptured(tensors: Sequence[torch.Tensor]) -> RawCapture:
+    """Return what a capture of `backward()` of these tensors would begin with."""
+    roots = [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in tensors]
+    return RawCapture(read_all(roots), 0, len(tensors), accumulates=True, emptied=replace(emptied))
 
 
 def _nothing(capture: RawCapture) -> None:
@@ -215,22 +231,3 @@ def parsed(text: str) -> RawMiss:
     """Read the message of C++ about a cache miss; one of an unknown form has only its text."""
     match = _NEW_NODE.search(text)
     return RawMiss(text, int(match["number"]) if match is not None else None, _NEW_SIZES in text)
-
-
-@contextmanager
-def enabled(compiler: Callable[[Any], Any], *, dynamic: bool, on_error: hooks.OnError) -> Iterator[None]:
-    """Enable compiled autograd on this thread: `compiler` takes each captured `GraphModule` and returns a callable.
-
-    After `torch._dynamo.reset()` on this thread, which disables it, it is enabled again.
-    """
-    from torch._dynamo import compiled_autograd
-
-    with ExitStack() as stack:
-        enable = functools.partial(compiled_autograd._enable, compiler, dynamic=dynamic)
-
-        def reset(args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
-            return lambda result, error: stack.enter_context(enable()) and None
-
-        stack.enter_context(enable())
-        with hooks.subscribe(hook_point("capture_reset"), reset, on_error=on_error, this_thread_only=True):
-            yield

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dynx.records import CacheReport, Entry, GuardCosts, Verdict
+from dynx.records.backward import BackwardCapture, CaptureReport, CaptureVerdict
 from dynx.records.cache_key import CacheDiff
 from dynx.records.check import CheckReport
 from dynx.records.cudagraphs import CudagraphReport
@@ -25,7 +26,19 @@ from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
 from dynx.report import _styles as styles
 from dynx.report._grid import Column, Grid
-from dynx.report._records import cache_keys, check, cudagraphs, effects, fix, guards, profiles, run_diff, saved, symbols
+from dynx.report._records import (
+    backward,
+    cache_keys,
+    check,
+    cudagraphs,
+    effects,
+    fix,
+    guards,
+    profiles,
+    run_diff,
+    saved,
+    symbols,
+)
 from dynx.report._records.block import Block
 from dynx.report._trimmed import Trimmed
 from dynx.report._wrap import Wrapped
@@ -74,6 +87,9 @@ _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     Verdict: guards.of_verdict,
     GuardCosts: guards.of_costs,
     CudagraphReport: cudagraphs.of_graphs,
+    CaptureReport: backward.of_report,
+    BackwardCapture: backward.of_capture,
+    CaptureVerdict: backward.of_verdict,
     SymbolReport: symbols.of_symbols,
     ProfileData: profiles.of_profile,
     ProfileDiff: profiles.of_diff,
