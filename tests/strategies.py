@@ -82,7 +82,15 @@ reasons = st.builds(
 )
 backward_hooks = st.builds(BackwardHook, st.just("pre_hook"), texts, st.none() | locations(0))
 backward_nodes = st.builds(
-    BackwardNode, counts, texts, st.none() | locations(0), texts, texts, st.lists(backward_hooks, max_size=2).map(tuple), counts
+    BackwardNode,
+    counts,
+    texts,
+    st.none() | locations(0),
+    texts,
+    texts,
+    st.lists(backward_hooks, max_size=2).map(tuple),
+    counts,
+    st.booleans(),
 )
 recapture_kinds = st.sampled_from(["first", "shape", "value", "hook", "grad", "function", "compiled", "unknown"])
 recaptures = st.builds(

@@ -237,6 +237,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         uses=uses_at(location),
         resumable=raw.resumable,
         compiled_autograd=raw.compiled_autograd,
+        captures_backward=raw.captures_backward,
         compiles=((key.generation, key.compile_id),),  # a plain tuple, as part of a record
     )
 

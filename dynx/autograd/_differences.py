@@ -89,6 +89,8 @@ def of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
     if old.accumulates != new.accumulates:
         calls = ("torch.autograd.grad()", "backward()")
         yield Difference("request", None, "call of", calls[old.accumulates], calls[new.accumulates])
+    if old.classes != new.classes and old.nodes and new.nodes:
+        yield Difference("request", None, "class of the output", ", ".join(old.classes), ", ".join(new.classes))
     if old.nodes and new.nodes:
         yield from _of_values(old.nodes[0], new.nodes[0], 1, only="gradient")
 

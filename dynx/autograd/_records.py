@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -47,8 +47,9 @@ class _Captured:
     generation: int
     location: Location | None
     parameters: Mapping[int, str]
-    operations: Mapping[str | int | None, int]  # of the graph, by the number of the node, or by "aot0"
+    operations: Counter[str | int | None]  # of the graph, by the number of the node, or by "aot0"
     calls: Mapping[int, Sequence[_Calls]]
+    eager: frozenset[int | None]  # numbers of nodes
     dynamic_sizes: int
     order_errors: tuple[OrderError, ...]
     moved: int
@@ -56,6 +57,19 @@ class _Captured:
     @property
     def hooks(self) -> HooksOf:
         return {number: [self._hook(call) for call in calls] for number, calls in self.calls.items()}
+
+    def nodes(self) -> list[BackwardNode]:
+        """Return the records of the autograd nodes, in the order of the pass."""
+        hooks = self.hooks
+        return [
+            replace(
+                _node(number, raw, self.parameters),
+                hooks=tuple(map(_hook, hooks.get(number, ()))),
+                operations=self.operations[number] + (self.operations[raw.function] if raw.function else 0),
+                is_eager=number in self.eager,
+            )
+            for number, raw in enumerate([_ROOT, *self.raw.nodes])
+        ]
 
     def _hook(self, call: _Calls) -> RawHook:
         is_known = call.index is not None and call.index < len(self.raw.hooks)
@@ -86,6 +100,7 @@ class Captures:
                 names_of_parameters({node.parameter for node in raw.nodes if node.parameter is not None}),
                 Counter(fx.compiled_graph_of(each) or fx.origin_of(each) for each in nodes if fx.kind_of(each) == "operation"),
                 calls,
+                frozenset(fx.origin_of(each) for each in nodes if fx.is_eager(each)),
                 sum(fx.kind_of(node) == "size" for node in nodes),
                 check_order(raw.graph),
                 _moved(raw.before_reordering, [node.name for node in nodes]),
@@ -108,10 +123,7 @@ class Captures:
         captured = self._captured[index]
         raw, phases = captured.raw, captured.raw.phases
         hooks = captured.hooks
-        nodes = [
-            _node(number, node, captured.parameters, captured.operations, hooks.get(number, ()))
-            for number, node in enumerate([_ROOT, *raw.nodes])
-        ]
+        nodes = captured.nodes()
         earlier = self._cached(raw, self._captured[:index])
         found = differences(raw, hooks, [(each.raw, each.hooks) for each in earlier])
         return BackwardCapture(
@@ -143,7 +155,7 @@ class Captures:
             return CaptureVerdict("capture", (RecaptureReason("first", ""),))
         certain, doubtful = fewest([first_differences(raw, each.raw) for each in earlier])
         parameters = names_of_parameters({node.parameter for node in raw.nodes if node.parameter is not None})
-        nodes = [_node(number, node, parameters, {}, ()) for number, node in enumerate([_ROOT, *raw.nodes])]
+        nodes = [_node(number, node, parameters) for number, node in enumerate([_ROOT, *raw.nodes])]
         reasons = tuple(self._reason(each, nodes, raw) for each in (*certain, *doubtful))
         if certain:
             return CaptureVerdict("capture", reasons)
@@ -164,25 +176,12 @@ class Captures:
         return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.miss.text)
 
 
-def _node(
-    number: int,
-    raw: RawNode,
-    parameters: Mapping[int, str],
-    operations: Mapping[str | int | None, int],
-    hooks: Sequence[RawHook],
-) -> BackwardNode:
+def _node(number: int, raw: RawNode, parameters: Mapping[int, str]) -> BackwardNode:
     location = named(found) if (found := user_location([RawFrame(*line) for line in raw.stack])) is not None else None
     if location is None and raw.defined_at is not None:
         location = location_of(RawFrame(*raw.defined_at, f"{raw.function.rpartition('.')[2]}.forward"))
-    return BackwardNode(
-        number,
-        raw.name,
-        location,
-        raw.function,
-        parameters.get(raw.parameter, "") if raw.parameter is not None else "",
-        tuple(map(_hook, hooks)),
-        operations.get(number, 0) + (operations.get(raw.function, 0) if raw.function else 0),
-    )
+    name = parameters.get(raw.parameter, "") if raw.parameter is not None else ""
+    return BackwardNode(number, raw.name, location, raw.function, name)
 
 
 def _hook(raw: RawHook) -> BackwardHook:

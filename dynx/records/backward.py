@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,6 +19,9 @@ RecaptureKind = Literal[
 ]
 
 
+_NAMESPACES = re.compile(r"(\(anonymous namespace\)|\w+)::")
+
+
 @dataclass(frozen=True, slots=True)
 class BackwardHook(Record):
     """A hook that a captured backward pass calls; `function` is empty for a hook of C++, such as that of `retain_grad()`."""
@@ -32,7 +36,8 @@ class BackwardNode(Record):
     """A node of an autograd graph, in the order of the backward pass; torch names it "PowBackward0 (NodeCall 2)".
 
     `location` is the line of the forward operation, or the `forward` of a custom Function. `operations` counts the nodes of the
-    captured graph that compute.
+    captured graph that compute. `is_eager` tells that a node of C++ which does not declare `is_traceable` breaks the graph, and
+    runs uncompiled.
     """
 
     number: int
@@ -42,10 +47,16 @@ class BackwardNode(Record):
     parameter: str = ""  # whose `.grad` an AccumulateGrad node adds to: "layers.0.weight"
     hooks: tuple[BackwardHook, ...] = ()
     operations: int = 0
+    is_eager: bool = False
+
+    @property
+    def short_name(self) -> str:
+        """The name without namespaces of C++: "PowBackward0", "CppNode<AllToAllSingle>"."""
+        return _NAMESPACES.sub("", self.name)
 
     def __str__(self) -> str:
         subject = self.function or self.parameter
-        return f"{self.name.rpartition(':')[2]} (NodeCall {self.number}{f', {subject}' if subject else ''})"
+        return f"{self.short_name} (NodeCall {self.number}{f', {subject}' if subject else ''})"
 
 
 @dataclass(frozen=True, slots=True)

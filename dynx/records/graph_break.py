@@ -33,6 +33,7 @@ class GraphBreak(Record):
     uses: tuple[str, ...] = ()  # source lines that use the variable which the line assigns
     block: str | None = None  # of a break that is not resumable: the statement around it, "try", "with", "for" or "while"
     compiled_autograd: bool = False  # whether torch._dynamo.config.compiled_autograd was on
+    captures_backward: bool = False  # whether compiled autograd was enabled, by this setting or otherwise
     page: str = ""  # torch's page on this kind of graph break: "https://…/gb0059.html"
     compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compilations that met it
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import rich
 import torch
@@ -88,6 +90,22 @@ def test_dx212_under_compiled_autograd_does_not_switch_it_off():
     with dynx.watch() as w:
         step(torch.ones(3))
     assert "call backward() outside" in one_finding(w, "DX212").advice
+
+
+@pytest.mark.parametrize("traces", [False, True])
+def test_dx212_advises_no_setting_that_torch_refuses_under_compiled_autograd(traces):
+    weight = torch.ones(3, requires_grad=True)
+
+    @torch.compile(backend="eager")
+    def step(x):
+        (g,) = torch.autograd.grad((x * weight).sum(), weight)
+        return x * g
+
+    name = "trace_autograd_ops"
+    traced = torch._dynamo.config.patch({name: traces}) if hasattr(torch._dynamo.config, name) else contextlib.nullcontext()
+    with traced, dynx.watch() as w, dynx.autograd.capture():
+        step(torch.ones(3))
+    assert one_finding(w, "DX212").advice == "compile only the forward, and compute gradients outside"
 
 
 def doubled(x):

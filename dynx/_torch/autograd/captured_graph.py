@@ -50,6 +50,11 @@ def hook_number(node: Any) -> int | None:
     return hook.args[1] if isinstance(hook, torch.fx.Node) else None
 
 
+def is_eager(node: Any) -> bool:
+    """Return whether an FX node runs a C++ node that does not declare `is_traceable`, for which Dynamo breaks the graph."""
+    return getattr(node.target, "__name__", "") == "run_non_traceable_cpp_in_eager"
+
+
 def origin_of(node: Any) -> int | None:
     """Return the number of the autograd node (its NodeCall) that an FX node was captured from."""
     found = _ORIGIN.findall(node.meta.get("stack_trace") or "")

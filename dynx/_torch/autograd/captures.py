@@ -48,6 +48,7 @@ class RawCapture:
     inputs: int
     accumulates: bool  # False for `torch.autograd.grad`
     emptied: Emptied  # how often torch's cache was emptied before it
+    classes: tuple[str, ...] = ()  # of the tensors at which the pass begins
     number: int = -1  # torch's id: "!0" is number 0
     miss: RawMiss = _NO_MISS
     before_reordering: tuple[str, ...] = ()  # names of nodes of the graph
@@ -109,7 +110,8 @@ class Observation(Handle):
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
         instance, inputs, sizes, _, _, accumulates, *_ = args
-        capture = RawCapture(read_all(_roots()), len(sizes), len(inputs), accumulates, replace(emptied))
+        roots, classes = _roots()
+        capture = RawCapture(read_all(roots), len(sizes), len(inputs), accumulates, replace(emptied), classes)
         self._active[id(instance)] = capture
         capture.times["start"] = time.perf_counter()
 
@@ -185,7 +187,8 @@ class Observation(Handle):
 def uncaptured(tensors: Sequence[torch.Tensor]) -> RawCapture:
     """Return what a capture of `backward()` of these tensors would begin with."""
     roots = [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in tensors]
-    return RawCapture(read_all(roots), 0, len(tensors), accumulates=True, emptied=replace(emptied))
+    classes = tuple(type(tensor).__qualname__ for tensor in tensors)
+    return RawCapture(read_all(roots), 0, len(tensors), accumulates=True, emptied=replace(emptied), classes=classes)
 
 
 def _nothing(capture: RawCapture) -> None:
@@ -197,16 +200,17 @@ def _codes(function: Any) -> list[CodeType]:
     return [function.__code__, *(code for code in function.__code__.co_consts if isinstance(code, CodeType))]
 
 
-def _roots() -> list[Any]:
-    """Return the nodes at which the backward pass that is being captured starts; empty if C++ started it."""
+def _roots() -> tuple[list[Any], tuple[str, ...]]:
+    """Return the nodes and the classes of the tensors at which the pass that is being captured begins; none if C++ began it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == _ENGINE and frame.f_globals.get("__name__") == "torch.autograd.graph":
             outputs = frame.f_locals.get("t_outputs", ())
             edge = torch.autograd.graph.get_gradient_edge
-            return [(each if isinstance(each, torch.autograd.graph.GradientEdge) else edge(each)).node for each in outputs]
+            nodes = [(each if isinstance(each, torch.autograd.graph.GradientEdge) else edge(each)).node for each in outputs]
+            return nodes, tuple(type(each).__qualname__ for each in outputs)
         frame = frame.f_back
-    return []
+    return [], ()
 
 
 class _Logger:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from dynx._torch.autograd.capture_cache import is_enabled
 from dynx._torch.tracing.stack import RawFrame, of_summaries, tracing_stack
 
 # beginnings of the reason for a graph break that has no resume function
@@ -35,6 +36,7 @@ class RawBreak:
     resumable: bool
     page: str  # torch's page on this kind of graph break; empty if it has none
     compiled_autograd: bool  # `torch._dynamo.config.compiled_autograd`
+    captures_backward: bool  # compiled autograd is enabled, by the setting or otherwise
 
 
 def break_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any]:
@@ -66,6 +68,7 @@ def read_break(reason: str, error: Any) -> RawBreak:
         resumable=not (getattr(error, "skip_frame", False) or reason.startswith(_NOT_RESUMED)),
         page=match[1] if (match := _PAGE.search(message)) else "",
         compiled_autograd=bool(config.compiled_autograd),
+        captures_backward=is_enabled(),
     )
 
 

@@ -43,11 +43,11 @@ def of_capture(capture: BackwardCapture) -> Iterator[Block]:
     rows = [
         (
             str(node.number),
-            node.name.rpartition(":")[2],
+            node.short_name,
             node.function or node.parameter,
             words.line(node.location),
             _hooks(node),
-            str(node.operations),
+            "eager" if node.is_eager else str(node.operations),
         )
         for node in capture.nodes
     ]
