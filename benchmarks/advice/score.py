@@ -1,6 +1,6 @@
 """Score the findings of `dynx run` on the corpus against the labels.
 
-python benchmarks/advice/score.py [--written before|after|third|…|eighth] [--json FILE] [PROGRAM.py …]
+python benchmarks/advice/score.py [--written before|after|third|…|ninth] [--json FILE] [PROGRAM.py …]
 
 Prints every cost whose finding is not right, findings that no label asks for, and a table by family. A cost is
 

@@ -89,7 +89,7 @@ def capture(
     backend: str | Callable[..., Any] | None = "eager",
     *,
     fullgraph: bool = False,
-    dynamic: bool | None = True,
+    dynamic: bool | None = None,
     lines: bool = True,
 ) -> Iterator[CaptureLog]:
     """Capture each backward pass of the block with compiled autograd, compile the graphs, and record them.
@@ -97,7 +97,8 @@ def capture(
     Args:
         backend: a backend of `torch.compile` for the captured graphs; None runs them as they are.
         fullgraph: raise where Dynamo cannot trace a hook, instead of running it eagerly.
-        dynamic: False captures again for each other size of a saved tensor, True marks all sizes as dynamic.
+        dynamic: None captures with fixed sizes, and once more with those dynamic that changed. True makes all sizes dynamic at
+            once, which can take minutes to compile. False compiles the graph again for each other size.
         lines: record the line of each forward operation, with the anomaly mode of autograd (without its check for NaN), which
             makes eager forward passes slower.
 

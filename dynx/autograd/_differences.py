@@ -34,8 +34,12 @@ def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapt
         return [Difference("first", None, "")]
     miss = new.miss
     if miss.is_shape:
-        same = [raw for raw, _ in earlier if _same_until(raw, new, len(new.nodes))]
-        return list(_of_shapes(same[-1], new)) if same else []
+        # of the captures that differ in sizes: the one with the same values and hooks, which are in the key of the cache
+        same = [
+            (raw, of) for raw, of in reversed(earlier) if _same_until(raw, new, len(new.nodes)) and any(_of_shapes(raw, new))
+        ]
+        nearest = min(same, key=lambda each: _distance(each[0], each[1], new, hooks), default=None)
+        return list(_of_shapes(nearest[0], new)) if nearest is not None else []
     if miss.node is None:
         return []
     alike = [(raw, of) for raw, of in earlier if _same_until(raw, new, miss.node - 1)]
@@ -45,6 +49,10 @@ def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapt
 
 def _same_until(old: RawCapture, new: RawCapture, count: int) -> bool:
     return [node.name for node in old.nodes[:count]] == [node.name for node in new.nodes[:count]]
+
+
+def _distance(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: HooksOf) -> int:
+    return sum(1 for number in range(len(new.nodes) + 1) for _ in at_node(old, old_hooks, new, new_hooks, number))
 
 
 def _of_shapes(old: RawCapture, new: RawCapture) -> Iterator[Difference]:

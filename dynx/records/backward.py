@@ -124,6 +124,9 @@ class BackwardCapture(OfCompile, Shown):
     graph: Any = field(default=None, metadata=IN_PROCESS, compare=False, repr=False)
     code: str = field(default="", metadata=IN_PROCESS, compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        return f"<BackwardCapture {self.id}: {self.reason}; {len(self.nodes)} nodes, {self.calls} calls>"
+
     @property
     def reason(self) -> RecaptureReason:
         """The first of the reasons; "unknown" if there is none."""

@@ -268,15 +268,41 @@ def test_a_class_that_each_call_makes_is_named():
 
 
 def test_sizes_that_are_not_dynamic_are_named():
-    found = reason(sized(4), sized(6), dynamic=False)
+    found = reason(sized(4), sized(6))
     assert (found.kind, found.before, found.after) == ("shape", "4", "6")
     assert found.node is not None
 
 
+def test_a_disabled_hook_is_named_at_its_own_line():
+    def with_disabled_hook(model):
+        handle = model[0].weight.register_hook(torch.compiler.disable(doubled))
+        plain(model)
+        handle.remove()
+
+    found = reason(plain, with_disabled_hook)
+    assert "def doubled" in line_at(found.location.file, found.location.line, "")
+
+
+def test_a_size_is_compared_with_the_capture_that_has_the_same_gradients_and_hooks():
+    """The pass with `.grad` and the size 6 follows one without `.grad` of this size; torch looks at the one with `.grad`."""
+    torch._dynamo.reset()
+    model = net()
+    with dynx.autograd.capture(backend=None) as log:
+        accumulating(model)
+        sized(6)(model)
+        model(x(6)).pow(2).sum().backward()
+    assert [(each.reason.kind, each.reason.before, each.reason.after) for each in log] == [
+        ("first", "", ""),
+        ("grad", "None", "a tensor"),
+        ("shape", "4", "6"),
+        ("shape", "4", "6"),
+    ]
+
+
 NEAR_MISSES = {
     "the same step": (plain, plain, {}),
-    "another batch size": (sized(4), sized(6), {}),
-    "the same batch size": (sized(4), sized(4), {"dynamic": False}),
+    "another batch size": (sized(4), sized(6), {"dynamic": True}),
+    "the same batch size": (sized(4), sized(4), {}),
     "another Python float": (scaled(2.0), scaled(3.0), {}),
     "the same tensor hook": (with_tensor_hook, with_tensor_hook, {}),
     "the same hook of a result": (with_hook_of_result, with_hook_of_result, {}),

@@ -8,6 +8,7 @@ program runs, and no value keeps a node or a tensor alive.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -175,6 +176,7 @@ def _hooks_of_leaf(leaf: Any) -> Iterator[RawHook]:
 def describe(kind: str, hook: Any) -> RawHook:
     """Return the name of a hook's function, and its line where it is a function of Python."""
     inner = getattr(hook, "__func__", None) or getattr(hook, "func", None) or hook
+    inner = inspect.unwrap(inner) if callable(inner) else inner  # of `torch.compiler.disable`
     name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     code = getattr(inner, "__code__", None) or getattr(getattr(type(inner), "__call__", None), "__code__", None)  # noqa: B004
     return RawHook(kind, name, code.co_filename, code.co_firstlineno) if code is not None else RawHook(kind, name)
