@@ -101,6 +101,7 @@ class Variant:
         as if it were the first. If its guards require the present value of a source in `changed`, which has the values of the
         first call, the first call would have been compiled on its own.
         """
+        self.enough += max(len(earlier) - 1, 0)  # which may have other causes, that the fixes leave
         for call in earlier if list(earlier) != [None] else ():
             if call is None:
                 self.unknown = "an earlier call cannot be traced again"

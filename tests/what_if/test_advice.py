@@ -120,3 +120,21 @@ def test_a_finding_gets_the_fixes_of_its_advice_whatever_the_budget():
 def test_a_table_names_all_fixes_that_were_tried_together():
     assert replace(TRIED, together=(SETTING,)).code == "dynamic=True, together with a.b = 1"
     assert TRIED.code == "dynamic=True"
+
+
+def test_a_fix_is_not_refuted_by_the_calls_before_its_cause():
+    """Modes and classes of arguments are compiled for themselves, whatever the sizes: three calls before another size comes."""
+
+    @torch.compile(backend="eager")
+    def scaled(x, weights):
+        return x * weights["w"]
+
+    weights = {"w": torch.nn.Parameter(torch.ones(()))}
+    with Watch(what_if=math.inf) as w:
+        for size in (4, 4, 6, 8):
+            scaled(torch.ones(size), weights)
+            scaled(torch.ones(size), {"w": weights["w"].detach()})
+            with torch.no_grad():
+                scaled(torch.ones(size), weights)
+    finding = next(finding for finding in w.findings if finding.rule == "DX102")
+    assert finding.advice.startswith("mark_dynamic(x, 0) before the call (proven: 3 compiles, not 6)")

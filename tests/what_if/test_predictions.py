@@ -207,7 +207,7 @@ def test_an_object_that_has_grown_since_an_earlier_call_is_copied_as_it_was():
         decode(torch.compile(attend, backend="eager"))
     assert not watch.troubles
     predicted = next(each for each in watch.what_ifs if each.fix.code == "dynamic=True")
-    assert (predicted.calls, predicted.compiles) == (3, 3)  # torch takes equal sizes for one
+    assert (predicted.calls, predicted.compiles) == (4, 3)  # torch takes equal sizes for one
     assert compiles_of(attend, decode, dynamic=True) == predicted.compiles
 
 
