@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,15 @@ def is_running() -> bool:
     return bool(compiled_autograd.in_compiled_autograd_region)
 
 
+def captured(compiler: Callable[[Any], Any], stack: ExitStack) -> Callable[[], AbstractContextManager[None]]:
+    """Return a context manager that enables compiled autograd on this thread; until `stack` closes, the cache is its own."""
+    from torch._dynamo import compiled_autograd
+
+    clear()
+    stack.callback(clear)
+    return lambda: compiled_autograd._enable(torch.compiler.disable(compiler), dynamic=False)
+
+
 @contextmanager
 def enabled(compiler: Callable[[Any], Any], *, dynamic: bool, on_error: hooks.OnError) -> Iterator[None]:
     """Enable compiled autograd on this thread: `compiler` takes each captured `GraphModule` and returns a callable.
@@ -70,7 +79,8 @@ def enabled(compiler: Callable[[Any], Any], *, dynamic: bool, on_error: hooks.On
     from torch._dynamo import compiled_autograd
 
     with ExitStack() as stack:
-        enable = functools.partial(compiled_autograd._enable, compiler, dynamic=dynamic)
+        # a backward pass that begins in a compiled function runs where Dynamo compiles what is called
+        enable = functools.partial(compiled_autograd._enable, torch.compiler.disable(compiler), dynamic=dynamic)
 
         def reset(args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
             return lambda result, error: stack.enter_context(enable()) and None

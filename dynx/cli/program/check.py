@@ -28,7 +28,7 @@ def add_to(commands: Subparsers) -> None:
         "check",
         help="call a function eagerly and compiled, and list everything that differs",
         usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--change FUNCTION] [--backend NAME] [--isolate fork] "
-        '[--rng "as is"] [--bisect] file.py::function | module:function',
+        '[--rng "as is"] [--bisect] [--compiled-autograd] file.py::function | module:function',
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -60,6 +60,9 @@ def add_to(commands: Subparsers) -> None:
         help="aligned: inductor draws the same random numbers as eager code; 'as is': it draws its own (default: aligned)",
     )
     parser.add_argument("--bisect", action="store_true", help="find the first graph node that causes a difference if compiled")
+    parser.add_argument(
+        "--compiled-autograd", action="store_true", help="capture the backward passes of the compiled side, and compile them"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(act=act)
 
@@ -81,6 +84,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
                 isolate=arguments.isolate,
                 bisect=arguments.bisect,
                 rng=arguments.rng,
+                compiled_autograd=arguments.compiled_autograd,
                 change=_named(module, arguments.change, found, "--change") if arguments.change else None,
             )
         except UsageError as error:

@@ -38,6 +38,7 @@ def check(
     rtol: float | None = None,
     atol: float | None = None,
     bisect: bool = False,
+    compiled_autograd: bool = False,
     rng: Literal["aligned", "as is"] = "aligned",
     change: Callable[[], Any] | None = None,
     **kwargs: Any,
@@ -69,6 +70,8 @@ def check(
             side after all calls, and changes the copies; then all calls are made again. Compiled code has to notice the change.
         bisect: Find the first graph node that causes a difference when it is compiled, by about log2(number of nodes) further
             comparisons.
+        compiled_autograd: Compiled autograd captures the backward passes of the compiled side, and the backend compiles them.
+            torch has one cache of captures for the process: those that the program has made are captured again.
         kwargs: Keyword arguments of all calls.
 
     Returns:
@@ -98,6 +101,7 @@ def check(
     original, chosen, fullgraph = _original_and_settings(fn, backend)
     tolerance, forks, is_aligned = Tolerance(rtol, atol), isolate == "fork", rng == "aligned"
     program = Program(original, all_calls, state or {}, tolerance, forks, fullgraph, change, changed_at, is_aligned)
+    program = program._replace(captures_backward=compiled_autograd)
     return _with_stage(_report(program, chosen, _compared(program, chosen)), program, chosen, bisect=bisect)
 
 

@@ -6,10 +6,11 @@ A check has an eager and a compiled side. Each side has a world: a copy of the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from dynx._torch.autograd.capture_cache import captured
 from dynx._torch.compilation.anew import compile_apart
 from dynx.effects._check.facts import Tolerance
 from dynx.effects._check.run import Side
@@ -28,6 +29,7 @@ class Program(NamedTuple):
     change: Callable[[], Any] | None = None  # called before the call with the number `changed_at`
     changed_at: int | None = None
     aligns_random_numbers: bool = True
+    captures_backward: bool = False  # whether compiled autograd captures the backward passes of the compiled side
 
     def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
         """Return a `Side` to call the function eagerly, on new copies of arguments and variables, from RNG states `random`."""
@@ -41,7 +43,9 @@ class Program(NamedTuple):
         """
         world = self._world()
         stack.enter_context(_own_code(world.functions))
-        return Side(world, compile_apart(world.fn, backend, fullgraph=self.fullgraph, in_place=True), random, self.changed_at)
+        compiled = compile_apart(world.fn, backend, fullgraph=self.fullgraph, in_place=True)
+        around = captured(lambda graph: compile_apart(graph, backend), stack) if self.captures_backward else nullcontext
+        return Side(world, compiled, random, self.changed_at, around)
 
     def roots(self) -> Iterator[tuple[str, Any]]:
         """Yield path and original of each object that is copied for the calls: function, arguments, `state` and `change`."""

@@ -74,10 +74,18 @@ class Side:
 
     `call` is the copy of the function, compiled or not; `random` has the states of the random number generators before the
     first call; `changed_at` is the index of the call before which the user's function `change` is called, None if none is.
+    `around` is entered for each call and its backward pass.
     """
 
-    def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any], changed_at: int | None = None) -> None:
-        self.world, self.random, self._call, self._changed_at = world, random, call, changed_at
+    def __init__(
+        self,
+        world: World,
+        call: Callable[..., Any],
+        random: dict[str, Any],
+        changed_at: int | None = None,
+        around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        self.world, self.random, self._call, self._changed_at, self._around = world, random, call, changed_at, around
         self._context = contextvars.copy_context()
         world.enter_context(self._context)
 
@@ -91,7 +99,7 @@ class Side:
         output = io.StringIO()
         with self.world.entered(), self._settings_restored():
             try:
-                with contextlib.redirect_stdout(output):
+                with contextlib.redirect_stdout(output), self._around():
                     result = self._context.run(self._call, *call.args, **call.kwargs)
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - exceptions are compared too
                 error = _raised(raised)
@@ -99,7 +107,8 @@ class Side:
                 roots = {**self.world.roots(call, self._context), "result": result, "modes of torch": _modes()}
                 description = Description(roots, self.world.functions)
             self.random = random_states()
-            gradients = _gradients(description) if error is None else {}
+            with self._around():
+                gradients = _gradients(description) if error is None else {}
         return Outcome(description.facts, error, _ADDRESS.sub("0x…", output.getvalue()), self.random, gradients)
 
     def _change(self) -> None:
