@@ -329,7 +329,7 @@ def _attribute(owner: Any, name: str) -> Any:
     if name == "__dict__":
         return own
     if name in own:
-        return own[name]
+        return _of_class(own[name]) if issubclass(type(owner), type) else own[name]
     for name_of_dict in _MODULE_DICTS:
         members = own.get(name_of_dict)
         if isinstance(members, dict) and name in members:
@@ -345,6 +345,13 @@ def _attribute(owner: Any, name: str) -> Any:
         if attribute is not UNKNOWN:
             return UNKNOWN if hasattr(type(attribute), "__get__") else attribute  # a descriptor may run the user's code
     return UNKNOWN
+
+
+def _of_class(attribute: Any) -> Any:
+    """Return what `Class.attribute` is, from what the class has: methods of the class are made anew by each access."""
+    if type(attribute) is staticmethod:
+        return attribute.__func__
+    return UNKNOWN if type(attribute) is classmethod else attribute
 
 
 def _is_stored(attribute: Any, owner: Any) -> bool:

@@ -81,6 +81,7 @@ class Search:
     tried: dict[Attempt, set[FindingKey]] = field(default_factory=dict)
     has_repeated: bool = False  # a base was run again, to learn what varies in its output
     leads: list[Lead] = field(default_factory=list)
+    not_kept: list[Plan] = field(default_factory=list)  # two findings may have fixes that are the same change
     is_out_of_budget: bool = False
     what_ifs: dict[tuple[str, Fix], WhatIf] = field(init=False)  # of the first run, by the rule of the finding
     together: set[tuple[str, Fix]] = field(init=False)  # fixes that helped in a what-if together with other fixes
@@ -163,6 +164,8 @@ def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
     if fix.kind == "mark" and _is_called_in_traced_code(state, fix):
         return
     for plan in state.propose(state.base.plan, finding, fix):
+        if plan in state.not_kept:
+            continue
         tried = _try(state, finding, fix, plan)
         if tried is None:
             return
@@ -214,9 +217,12 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
         state.steps.append(Step(trial, state.base.plan, plan))
         state.base = result
         state.kept.add(attempt_of(finding, fix))
+        state.not_kept.clear()
         for lead in state.leads:  # they were tried without this fix: with it, they may help
             state.tried.pop(attempt_of(lead.finding, lead.fix), None)
         state.leads.clear()
+    else:
+        state.not_kept.append(plan)
     return trial, result
 
 

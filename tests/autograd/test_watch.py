@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+from torch.utils.checkpoint import checkpoint
 
 import dynx
 
@@ -110,3 +111,66 @@ def test_captures_are_in_the_run_file(tmp_path):
     loaded = dynx.Run.load(path)
     assert loaded.backward_captures == watch.backward_captures
     assert [finding.title for finding in loaded.findings] == [finding.title for finding in watch.findings]
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return -g
+
+
+def steps(loss, count=3, backend="eager"):
+    """Run training steps whose backward pass begins in compiled code; `loss` gets the model and the number of the step."""
+    torch._dynamo.reset()
+    model = nn.Linear(4, 4)
+
+    def step(number):
+        total = loss(model, number)
+        total.backward()
+
+    with torch._dynamo.config.patch(compiled_autograd=True), dynx.watch() as watch:
+        step = torch.compile(step, backend=backend)
+        for number in range(count):
+            model.zero_grad()
+            step(number)
+    return watch, [finding for finding in watch.findings if finding.rule.startswith("DX71")]
+
+
+def test_each_cause_at_one_backward_call_has_its_finding():
+    def loss(model, number):
+        y = model(torch.ones(2, 4))
+        return (y.tanh() if number > 1 else y).pow(3 if number == 1 else 2).sum()
+
+    _, findings = steps(loss)
+    assert len({finding.location.line for finding in findings}) == 1
+    assert [finding.rule for finding in findings] == ["DX715", "DX715"]
+    assert all("dynx.autograd.capture() names the line" in finding.advice for finding in findings)
+
+
+def test_a_class_that_torch_makes_is_not_said_to_be_defined_by_the_program():
+    def loss(model, number):
+        return Reversed.apply(model(torch.ones(2, 4))).pow(2).sum()
+
+    _, (finding,) = steps(loss)
+    assert finding.rule == "DX714"
+    assert finding.advice.startswith('compile the function that calls autograd.Function with backend="aot_eager"')
+    followed, findings = steps(loss, backend="aot_eager")
+    assert (len(followed.backward_captures), findings) == (1, [])
+
+
+def test_checkpointing_in_some_passes_is_named():
+    def run(number):
+        x = torch.ones(2, 4, requires_grad=True)
+        model = nn.Linear(4, 4)
+        y = checkpoint(model, x, use_reentrant=False) if number else model(x)
+        y.pow(2).sum().backward()
+
+    with dynx.watch() as watch, torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager"), dynamic=False):
+        run(0)
+        run(1)
+    (finding,) = [finding for finding in watch.findings if finding.rule == "DX712"]
+    assert finding.advice == "use activation checkpointing in every pass, or in none"

@@ -217,3 +217,24 @@ def test_shape_is_read_from_plain_tensors_only():
     assert safe_read.shape_of(torch.ones(2, 3)) == (2, 3)
     assert safe_read.shape_of(torch.ones(2).as_subclass(Subclass)) is None
     assert safe_read.shape_of(3) is None
+
+
+class OfClass:
+    number = 3
+
+    @staticmethod
+    def static():
+        """Is the same object in each access."""
+
+    @classmethod
+    def bound(cls):
+        """Is another object in each access."""
+
+
+def test_methods_of_a_class_are_read_as_python_reads_them():
+    names = {"OfClass": OfClass}
+    assert safe_read.resolve("OfClass.static", names, {}) is OfClass.static
+    assert safe_read.resolve("OfClass.number", names, {}) == 3
+    assert safe_read.resolve("OfClass.bound", names, {}) is safe_read.UNKNOWN
+    own = safe_read.resolve("dict(OfClass.__dict__)['static']", names, {})
+    assert type(own) is staticmethod

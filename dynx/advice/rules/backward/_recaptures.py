@@ -29,10 +29,16 @@ def recaptures(run: RunRecords, rule: str, advice: AdviceOf, *kinds: RecaptureKi
                 location,
                 sum(capture.seconds for capture in group),
                 tuple(f"{capture.id}: {each}" for capture in group for each in capture.reasons),
-                advice(reason),
+                advice(reason) + _where(reason),
                 len(group),
                 group[0].location if location != group[0].location else None,
             )
+
+
+def _where(reason: RecaptureReason) -> str:
+    is_graph = reason.kind in ("structure", "value", "dtype", "frozen")
+    unknown = is_graph and reason.node is not None and reason.node.location is None
+    return "; dynx.autograd.capture() names the line of the forward operation" if unknown else ""
 
 
 def _times(count: int) -> str:

@@ -19,4 +19,4 @@ def _find(run: RunRecords) -> Iterator[Finding]:
     return recaptures(run, RULE.id, _advice, "shape")
 
 
-RULE = RunRule(id="DX711", title="a backward pass is captured again for another size", find=_find)
+RULE = RunRule(id="DX711", title="a backward pass is captured again for another size", find=_find, is_merged=False)

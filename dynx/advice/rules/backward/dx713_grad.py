@@ -22,4 +22,6 @@ def _find(run: RunRecords) -> Iterator[Finding]:
     return recaptures(run, RULE.id, _advice, "grad")
 
 
-RULE = RunRule(id="DX713", title="a backward pass is captured again where a parameter has a gradient", find=_find)
+RULE = RunRule(
+    id="DX713", title="a backward pass is captured again where a parameter has a gradient", find=_find, is_merged=False
+)

@@ -11,7 +11,15 @@ from dynx.records.finding import Finding
 from dynx.records.run_records import RunRecords
 
 
+_OF_TORCH = "torch._functorch."  # the class that torch makes where the backend runs an `autograd.Function` of compiled code
+
+
 def _advice(reason: RecaptureReason) -> str:
+    if reason.before.startswith(_OF_TORCH):
+        return (
+            'compile the function that calls autograd.Function with backend="aot_eager" or "inductor": backend="eager" makes a '
+            "class for it in each call; or call it outside the compiled function"
+        )
     if reason.after == f"another class {reason.before}":
         return f"define {reason.before.rpartition('.')[2]} once: its class statement runs again in each pass"
     return "one capture for each autograd.Function is expected"
@@ -21,4 +29,4 @@ def _find(run: RunRecords) -> Iterator[Finding]:
     return recaptures(run, RULE.id, _advice, "function")
 
 
-RULE = RunRule(id="DX714", title="a backward pass is captured again for another autograd.Function", find=_find)
+RULE = RunRule(id="DX714", title="a backward pass is captured again for another autograd.Function", find=_find, is_merged=False)

@@ -29,4 +29,4 @@ def _find(run: RunRecords) -> Iterator[Finding]:
     return recaptures(run, RULE.id, _advice, *_ADVICE)
 
 
-RULE = RunRule(id="DX715", title="a backward pass is captured again for another graph", find=_find)
+RULE = RunRule(id="DX715", title="a backward pass is captured again for another graph", find=_find, is_merged=False)
