@@ -68,6 +68,27 @@ def one_graph(net: nn.Module, x: torch.Tensor) -> Iterator[Step]:
     yield lambda: step() and None
 
 
+@contextmanager
+def one_captured_graph(net: nn.Module, x: torch.Tensor) -> Iterator[Step]:
+    """`cudagraphs.train_step` with a backward pass captured by compiled autograd: forward, backward and optimizer are one graph."""
+    forward, optimizer = torch.compile(net, backend="aot_eager"), optimizer_of(net)
+    with autograd.capture(backend="aot_eager", dynamic=False, lines=False):
+        step = cudagraphs.train_step(
+            lambda: forward(x).square().mean(), net.parameters(), optimizer=optimizer, unsafe_skip_checks=True
+        )
+        yield lambda: step() and None
+
+
+@contextmanager
+def one_compiled_graph(net: nn.Module, x: torch.Tensor) -> Iterator[Step]:
+    """`cudagraphs.train_step` with forward and backward kernels of inductor, without compiled autograd."""
+    forward = torch.compile(net)
+    step = cudagraphs.train_step(
+        lambda: forward(x).square().mean(), net.parameters(), optimizer=optimizer_of(net), unsafe_skip_checks=True
+    )
+    yield lambda: step() and None
+
+
 WAYS: dict[str, Callable[[nn.Module, torch.Tensor], object]] = {
     "eager": lambda net, x: eager_backward(net, x, backend="eager"),
     "torch.compile": eager_backward,
@@ -75,6 +96,8 @@ WAYS: dict[str, Callable[[nn.Module, torch.Tensor], object]] = {
     "captured, inductor": lambda net, x: captured_backward(net, x, "inductor", "inductor"),
     "captured, dynx_cudagraphs": lambda net, x: captured_backward(net, x, "dynx_cudagraphs", "dynx_cudagraphs"),
     "train_step": one_graph,
+    "train_step, captured": one_captured_graph,
+    "train_step, inductor": one_compiled_graph,
 }
 
 

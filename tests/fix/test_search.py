@@ -176,7 +176,7 @@ def test_a_fix_that_led_to_another_finding_is_tried_again_after_a_further_fix(pr
 def test_a_mark_is_written_otherwise_only_where_it_fails(program, monkeypatch, exit_code, outcomes):
     size = finding("DX102", MARK)
     monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan, size, exit_code=exit_code))
-    ways = [Plan(sources={"a.py": text}) for text in ("with a mark", "with another mark")]
+    ways = [Plan(values=(way,)) for way in ("a mark", "another mark")]
     state = Search(program, Limits(), lambda plan, finding, fix: iter(ways), result_of(Plan(), size))
     assert [trial.outcome for trial in search(state)] == outcomes
 
@@ -186,7 +186,7 @@ def test_a_change_that_two_findings_propose_is_tried_once(program, monkeypatch):
     first, second = finding("DX102", Fix("option", "dynamic=True")), finding("DX114", Fix("option", "dynamic=True"))
     second = replace(second, location=replace(second.location, function="g"))
     monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan, first, second))
-    written = Plan(sources={"a.py": "torch.compile(f, dynamic=True)"})
+    written = Plan(values=("torch.compile(f, dynamic=True)",))
     state = Search(program, Limits(), lambda plan, finding, fix: iter([written]), result_of(Plan(), first, second))
     assert [trial.outcome for trial in search(state)] == ["no effect"]
 

@@ -10,7 +10,6 @@ from dynx.records.backward import RecaptureReason
 from dynx.records.finding import Finding
 from dynx.records.run_records import RunRecords
 
-
 _OF_TORCH = "torch._functorch."  # the class that torch makes where the backend runs an `autograd.Function` of compiled code
 
 
