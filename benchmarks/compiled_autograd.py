@@ -70,7 +70,7 @@ def one_graph(net: nn.Module, x: torch.Tensor) -> Iterator[Step]:
 
 @contextmanager
 def one_captured_graph(net: nn.Module, x: torch.Tensor) -> Iterator[Step]:
-    """`cudagraphs.train_step` with a backward pass captured by compiled autograd: forward, backward and optimizer are one graph."""
+    """`train_step` with a backward pass captured by compiled autograd: forward, backward and optimizer are one graph."""
     forward, optimizer = torch.compile(net, backend="aot_eager"), optimizer_of(net)
     with autograd.capture(backend="aot_eager", dynamic=False, lines=False):
         step = cudagraphs.train_step(

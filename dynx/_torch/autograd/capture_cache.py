@@ -6,7 +6,6 @@ its id.
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -30,11 +29,12 @@ class Emptied:
 emptied = Emptied()
 
 
-def state() -> tuple[Any, int]:
+def state() -> tuple[Any, str]:
     """Return a value that is equal as long as the cache has the same entries: each capture, and each reset, changes it."""
     from torch._dynamo import compiled_autograd
 
-    return compiled_autograd.COMPILE_COUNTER, next(copy.copy(compiled_autograd.COMPILE_COUNTER))
+    counter = compiled_autograd.COMPILE_COUNTER  # an `itertools.count`: Python 3.14 cannot copy it
+    return counter, repr(counter)
 
 
 def is_empty() -> bool:
