@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from dynx._torch.autograd.capture_cache import is_enabled
 from dynx._torch.tracing.stack import RawFrame, of_summaries, tracing_stack
 
 # beginnings of the reason for a graph break that has no resume function
@@ -51,7 +50,7 @@ def read_break(reason: str, error: Any) -> RawBreak:
     Torch: `Unsupported.gb_type`, `.msg`, `.real_stack`, `.skip_frame`; 2.11 does not set `skip_frame` on every path, so
     the text of `reason` is checked too. The parts of the message are read from its text, which is alike in all versions.
     """
-    from torch._dynamo import config
+    from torch._dynamo import compiled_autograd, config
 
     message = str(getattr(error, "msg", error))
     headline = message.strip().splitlines()[0] if message.strip() else type(error).__name__
@@ -68,7 +67,7 @@ def read_break(reason: str, error: Any) -> RawBreak:
         resumable=not (getattr(error, "skip_frame", False) or reason.startswith(_NOT_RESUMED)),
         page=match[1] if (match := _PAGE.search(message)) else "",
         compiled_autograd=bool(config.compiled_autograd),
-        captures_backward=is_enabled(),
+        captures_backward=bool(compiled_autograd.compiled_autograd_enabled),
     )
 
 
