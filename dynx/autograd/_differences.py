@@ -10,6 +10,7 @@ from dynx._torch.autograd.captures import RawCapture
 from dynx._torch.autograd.nodes import RawHook, RawNode
 from dynx.records.backward import RecaptureKind
 
+OUTPUTS = "class of the output"
 _NO_NODE = "none: no gradient is needed"
 
 
@@ -98,7 +99,7 @@ def of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
         calls = ("torch.autograd.grad()", "backward()")
         yield Difference("request", None, "call of", calls[old.accumulates], calls[new.accumulates])
     if old.classes != new.classes and old.nodes and new.nodes:
-        yield Difference("request", None, "class of the output", ", ".join(old.classes), ", ".join(new.classes))
+        yield Difference("request", None, OUTPUTS, ", ".join(old.classes), ", ".join(new.classes))
     if old.nodes and new.nodes:
         yield from _of_values(old.nodes[0], new.nodes[0], 1, only="gradient")
 

@@ -159,7 +159,11 @@ class Captures:
         reasons = tuple(self._reason(each, nodes, raw) for each in (*certain, *doubtful))
         if certain:
             return CaptureVerdict("capture", reasons)
-        why = "torch may make the number dynamic" if doubtful else "no difference from a capture can be read"
+        why = (
+            "torch may accept the difference, such as a number that it makes dynamic"
+            if doubtful
+            else "no difference from a capture can be read"
+        )
         return CaptureVerdict("unknown", reasons, why)
 
     def _reason(self, found: Difference, nodes: Sequence[BackwardNode], raw: RawCapture) -> RecaptureReason:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynx._torch.autograd.captures import RawCapture
-from dynx.autograd._differences import Difference, at_node, of_request
+from dynx.autograd._differences import OUTPUTS, Difference, at_node, of_request
 
 _NUMBERS = re.compile(r"\(?[-\d, ]+\)?")  # an int, or ints: torch may make them dynamic, then another one captures nothing
 
@@ -34,6 +34,8 @@ def _all(new: RawCapture, old: RawCapture) -> Iterator[Difference]:
 def _is_certain(found: Difference) -> bool:
     if found.kind == "value":
         return not (_NUMBERS.fullmatch(found.before) and _NUMBERS.fullmatch(found.after))
+    if found.kind == "request":
+        return found.subject != OUTPUTS  # a subclass without an effect on autograd has the same key
     return found.kind != "structure" or found.subject == "node"
 
 

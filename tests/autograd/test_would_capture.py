@@ -66,3 +66,20 @@ def test_a_log_whose_captures_are_gone_is_refused():
 def test_a_tensor_without_an_autograd_graph_is_refused():
     with dynx.autograd.capture(backend=None) as log, pytest.raises(UsageError, match="without an autograd graph"):
         log.would_capture(torch.ones(2))
+
+
+class Named(torch.Tensor):
+    """A subclass that changes nothing."""
+
+
+def test_a_subclass_of_the_loss_is_no_proof_of_a_capture(predicted):
+    def named(model):
+        model.zero_grad()
+        model(x()).pow(2).sum().as_subclass(Named).backward()
+
+    def unnamed(model):
+        model.zero_grad()
+        model(x()).pow(2).sum().as_subclass(torch.Tensor).backward()
+
+    _, *more = predicted(unnamed, named)
+    assert not any(verdict and not is_captured for verdict, is_captured in more)
