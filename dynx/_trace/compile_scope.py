@@ -31,6 +31,7 @@ from dynx._torch.tracing.graph_breaks import RawBreak, read_break
 from dynx._torch.tracing.repeated import RawRepeated
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
 from dynx._trace.effect_records import frame_record
+from dynx._trace.guards.of_captures import is_captured
 from dynx._trace.guards.requests import Requests
 from dynx._trace.repeated import repeated_record
 from dynx.records import (
@@ -263,7 +264,7 @@ def function_location(call: CompileCall, call_site: Location | None) -> Location
     module = module_of(call)
     if module is not None:
         name = f"{type(module).__qualname__}.{name.rpartition('.')[2] if code.co_argcount else 'forward'}"
-    if call.id.startswith("!"):
+    if is_captured(call.id, code):
         name = "backward (compiled autograd)"
     owner, library = owner_of_file(code.co_filename)
     if owner != "user" and library is None and call_site is not None:

@@ -14,6 +14,7 @@ from dynx._reading import safe_read
 from dynx._reading.user_location import code_at
 from dynx._torch.compilation.frame import resumed_at
 from dynx._torch.compilation.wrappers import is_shared
+from dynx._trace.guards.of_captures import in_words_of_hooks
 from dynx.records import Location, Reason
 
 WRAPPED = "the function behind torch's wrapper"  # source of a guard on a function that torch compiles through wrap_inline
@@ -34,12 +35,12 @@ def in_words_of_the_user(
     `fn.step`, and the first parameter of `fn` is `args[0]`. A decorator, such as `torch.no_grad()`, hides the parameters too.
     After a graph break, values on Python's stack become arguments of the resume function, with names such as `___stack0`.
     """
+    of_torch = reasons
     if is_shared(code):
-        original = reasons
         own = [reason for reason in reasons if reason.source != "fn" or reason.kind not in ("function", "object", "type")]
         names = _parameters(locals.get("fn"))
         reasons = [_renamed(reason, _unwrapped(reason.source, locals.get("fn"), names)) for reason in own]
-        reasons = reasons or [replace(each, kind="function", source=WRAPPED, expected=None) for each in original]
+        reasons = reasons or [replace(each, kind="function", source=WRAPPED, expected=None) for each in of_torch]
     elif code.co_flags & CO_VARARGS:
         names = _parameters_of_wrapped(code, locals)[code.co_argcount :]  # `wrapper(self, *args)` takes the first parameters
         reasons = [_renamed(reason, _by_parameter(reason.source, names)) for reason in reasons]
@@ -52,7 +53,8 @@ def in_words_of_the_user(
             for reason in reasons
         ]
     reasons = [replace(reason, source=_of_closure(reason.source, locals, globals)) for reason in reasons]
-    return [replace(reason, source=_with_keys(reason.source, locals, globals)) for reason in reasons]
+    reasons = [replace(reason, source=_with_keys(reason.source, locals, globals)) for reason in reasons]
+    return in_words_of_hooks(of_torch, reasons, code)
 
 
 def in_frame(source: str, code: CodeType, locals: Mapping[str, Any]) -> str:

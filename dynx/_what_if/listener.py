@@ -32,7 +32,7 @@ from dynx.records.fix import Fix
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.recompile import Recompile
-from dynx.records.record import Record
+from dynx.records.record import Record, frame_id
 from dynx.records.what_if import WhatIf, WhatIfOutcome
 
 _Key = tuple[int, str]  # generation and frame id
@@ -111,7 +111,7 @@ class WhatIfs:
 
     def on_frame(self, frame: Frame, generation: int, compile_id: str) -> Callable[[Sequence[Record], Any], None]:
         """Begin with a compilation; return a function that takes its records and guards when it has ended."""
-        key = generation, compile_id.rpartition("/")[0]
+        key = generation, frame_id(compile_id)
         if key not in self._functions:
             self._functions[key] = _Function(profile_now())
         function, kept = self._functions[key], keep(frame.locals)
@@ -258,7 +258,7 @@ def _seconds_of_tracing(compiled: Compile) -> float:
 
 def _frame_of(record: Record) -> _Key | None:
     generation, compile_id = getattr(record, "generation", None), getattr(record, "id", None)
-    return (generation, compile_id.rpartition("/")[0]) if generation is not None and isinstance(compile_id, str) else None
+    return (generation, frame_id(compile_id)) if generation is not None and isinstance(compile_id, str) else None
 
 
 def _function_of(record: Record) -> str | None:

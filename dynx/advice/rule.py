@@ -199,6 +199,11 @@ class Cause:
     elsewhere: tuple[WhatIf, ...] = ()  # arguments of torch.compile that were tried on calls of its other parts
 
     @property
+    def is_captured(self) -> bool:
+        """Whether it is a backward pass that compiled autograd captured, which runs the code of hooks."""
+        return self.recompiles[0].id.startswith("!")
+
+    @property
     def first(self) -> Reason:
         """The first failed guard of the first recompile."""
         return self.recompiles[0].reasons[0]

@@ -12,6 +12,7 @@ from dynx.records.comptime import BreakState, LineCost
 from dynx.records.cudagraphs import Skip
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
+from dynx.records.record import frame_id
 
 T = TypeVar("T")
 C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
@@ -42,7 +43,7 @@ def break_states(records: Iterable[BreakState]) -> tuple[BreakState, ...]:
 
 def gave_up(records: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
     """Keep one `GaveUp` record per function, since threads that reach the recompile limit together each emit one."""
-    return _merge(records, lambda record: (record.generation, record.id.rpartition("/")[0]), lambda a, b: a)
+    return _merge(records, lambda record: (record.generation, frame_id(record.id)), lambda a, b: a)
 
 
 def counted(*names: str) -> Callable[[Iterable[C]], tuple[C, ...]]:

@@ -52,7 +52,9 @@ class Reason(Record):
     location: Location | None  # the line that requested the guard; for global state, the line of the call
     rule: str | None = None  # "DX102" where an advice rule applies
     against: str | None = None  # the compile id whose guard failed
-    holder: str | None = None  # the kind of object that holds the value: "argument", "global", "module", "optimizer", "object"
+    # the kind of object that holds the value: "argument", "global", "module", "optimizer", "object"; "captured" for a value
+    # of a captured backward pass, which has no name in the program
+    holder: str | None = None
     requesters: tuple[Location, ...] = ()  # every line that requested the guard, in order
     text: str = ""  # the guard as torch words it
     code: str = ""  # the source line at `location.own`

@@ -47,3 +47,8 @@ class Tree:
         yield depth, self
         for child in self.children:
             yield from child.walk(depth + 1)
+
+
+def frame_id(compile_id: str) -> str:
+    """Return the id of the frame that was compiled: "0" of "0/1", and of "!2/0/1" of the captured backward pass "!2"."""
+    return compile_id.rpartition("/")[0].rpartition("/")[2]

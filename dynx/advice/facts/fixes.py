@@ -93,6 +93,8 @@ def mark_of(cause: Cause) -> Mark | None:
     match = SIZE.match(cause.first.source)
     if match is None or not _LOCAL.match(match["tensor"]) or is_array(cause.first.source) or cause.after is not None:
         return None
+    if cause.is_captured:  # torch calls the hook
+        return None
     if IN_CONTAINER_OF_OBJECT.search(match["tensor"]):
         return None
     return Mark(match["tensor"], int(match["dim"]))

@@ -47,6 +47,8 @@ def size_advice(cause: Cause) -> Advice:
         return one_of("pad the parameter to one size, the largest", *([ISOLATED] if cause.allowed is not None else []))
     if _PARAMETER_HINT in reason.text:
         return _STATIC_PARAMETER
+    if cause.is_captured:  # torch calls the hook: nothing can be marked before
+        return one_of(option("dynamic=True")) if cause.fixed is None else _advice_on_fixed_size(cause.fixed)
     if cause.fixed is not None:
         if len(cause.recompiles) == 1 and not (is_loop(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
             return _marked(cause, "{} before the call, and all sizes that this line compares with it", _PAD)

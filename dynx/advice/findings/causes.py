@@ -40,8 +40,8 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     groups: _Groups = {}
     ended = {compile.key for compile in run.ended}  # of which rule DX303 has a finding
     for recompile in run.recompiles:
-        if recompile.id.startswith("!") or recompile.key in ended:
-            continue  # compiled autograd: the changed value is not a variable of the user's code
+        if recompile.key in ended or (recompile.reasons and recompile.reasons[0].holder == "captured"):
+            continue
         rule = rule_of_reason(recompile.reasons[0]) if recompile.reasons else None
         if rule is not None:
             key = frame_of(recompile.key), rule.id, _subject(recompile.reasons[0])
@@ -85,7 +85,8 @@ def _hidden(run: RunRecords, groups: _Groups, ended: Collection[tuple[int, str]]
     known |= {(frame_of((each.generation, each.id)), LOCAL.sub(r"\1", each.source)) for each in run.dynamic}
     found: _Groups = {}
     for recompile in run.recompiles:
-        for reason in recompile.further if recompile.reasons and recompile.key not in ended else ():
+        is_left_out = not recompile.reasons or recompile.key in ended or recompile.id.startswith("!")
+        for reason in () if is_left_out else recompile.further:
             rule, frame = rule_of_reason(reason), frame_of(recompile.key)
             names = {_subject(reason), _attribute(reason.source), _on_stack(reason.source)}
             if rule is not None and not {(frame, name) for name in names} & known:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dynx.advice.rule import FrameKey, is_caused_by
 from dynx.records.compile import Compile
 from dynx.records.graph_break import GraphBreak
+from dynx.records.record import frame_id
 
 
 class Part(NamedTuple):
@@ -42,4 +43,4 @@ def _outermost(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> FrameKey:
 
 def frame_of(key: tuple[int, str]) -> FrameKey:
     """Return the frame of a compilation, given how often torch._dynamo was reset before it, and its compile id ("0/1")."""
-    return FrameKey(key[0], key[1].rpartition("/")[0])
+    return FrameKey(key[0], frame_id(key[1]))

@@ -1,0 +1,68 @@
+"""Rule DX716: a captured backward pass is compiled again for another size or memory format of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dynx.advice.rule import RunRule
+from dynx.records.finding import Finding
+from dynx.records.location import Location
+from dynx.records.recompile import Recompile
+from dynx.records.record import frame_id
+from dynx.records.run_records import RunRecords
+
+_WHAT = {"size": "a size", "stride": "a stride", "rank": "the number of dims", "dtype": "a dtype", "value": "a number"}
+_FORMAT = "one compile for each memory format is expected; to avoid it, use the same one in every pass"
+_ANY = "one compile for each is expected; to avoid it, pass the same in every pass"
+
+
+def _find(run: RunRecords) -> Iterator[Finding]:
+    groups: dict[tuple[str, Location], list[Recompile]] = {}
+    # of which rule DX714 has a finding: another class of an `autograd.Function` compiles its backward again, too
+    classes = {(each.generation, each.id) for each in run.backward_captures if each.reason.kind == "function"}
+    for recompile in run.recompiles:
+        reason = recompile.reasons[0] if recompile.reasons else None
+        is_of_class = (recompile.generation, recompile.id.partition("/")[0]) in classes
+        if reason is not None and reason.holder == "captured" and not is_of_class:
+            groups.setdefault((reason.kind, reason.location or recompile.location), []).append(recompile)
+    for (kind, location), group in groups.items():
+        reasons = [recompile.reasons[0] for recompile in group]
+        line = _specialized(run, group[-1], location) if kind == "size" else None
+        values = ", ".join(dict.fromkeys(reason.got or "another" for reason in reasons))
+        yield Finding(
+            RULE.id,
+            f"a captured backward pass is compiled again: {_WHAT.get(kind, 'an input')} {reasons[0].expected}, then {values}",
+            line or location,
+            sum(recompile.seconds for recompile in group),
+            tuple(f"{recompile.id}: {recompile.reasons[0].text}" for recompile in group),
+            _advice(kind, group, line),
+            len(group),
+            location if line is not None else None,
+        )
+
+
+def _specialized(run: RunRecords, last: Recompile, backward: Location) -> Location | None:
+    """Return the line of a hook that needed the exact size when the pass was last compiled, or None."""
+    lines = [each.location for each in run.specialized if (each.generation, each.id) == last.key and each.location is not None]
+    return next((line for line in lines if line.own != backward.own), None)
+
+
+def _advice(kind: str, group: Sequence[Recompile], line: Location | None) -> str:
+    if kind == "stride":
+        return _FORMAT
+    if kind != "size":
+        return _ANY
+    if line is not None:
+        return "this line needs the exact size: one compile for each size is expected; to avoid it, compute with the size only"
+    frames = {frame_id(recompile.id) for recompile in group}
+    if len(group) > len(frames):
+        return _ANY
+    return "one more compile is expected: torch makes a size dynamic when it changes"
+
+
+RULE = RunRule(
+    id="DX716",
+    title="a captured backward pass is compiled again for another size or memory format",
+    find=_find,
+    is_merged=False,
+)
