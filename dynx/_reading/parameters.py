@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Set
+import weakref
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import torch
+
+_found: list[weakref.ref[Any]] = []  # the outermost modules of the last search, which takes about 0.1 s in each million objects
 
 
 def names_of_parameters(ids: Set[int]) -> dict[int, str]:
@@ -17,14 +20,26 @@ def names_of_parameters(ids: Set[int]) -> dict[int, str]:
     """
     if not ids:
         return {}
+    names = _names([module for reference in _found if (module := reference()) is not None], ids)
+    if len(names) == len(ids):
+        return names
+    outermost = _outermost()
+    _found[:] = map(weakref.ref, outermost)
+    return _names(outermost, ids)
+
+
+def _outermost() -> list[Any]:
     modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module) and "_parameters" in each.__dict__]
     inner = {id(child) for module in modules for child in module.__dict__["_modules"].values() if child is not None}
+    return [module for module in modules if id(module) not in inner]
+
+
+def _names(modules: Sequence[Any], ids: Set[int]) -> dict[int, str]:
     found: dict[int, str] = {}
     for module in modules:
-        if id(module) not in inner:
-            for name, parameter in _parameters(module, "", set()):
-                if id(parameter) in ids:
-                    found.setdefault(id(parameter), name.replace("_orig_mod.", ""))
+        for name, parameter in _parameters(module, "", set()):
+            if id(parameter) in ids:
+                found.setdefault(id(parameter), name.replace("_orig_mod.", ""))
     return found
 
 

@@ -226,13 +226,10 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "fake_tensor": ("torch._subclasses.fake_tensor:FakeTensor", _NOT_ON_DISK),
     "engine_call": ("torch.autograd.graph:_engine_run_backward", _CAPTURES),
     "capture_backward": ("torch._dynamo.compiled_autograd:_enable", _CAPTURES),
-    "capture_logger": ("torch._C:_dynamo.compiled_autograd.set_verbose_logger", _CAPTURES),
     "captures_are_cached": ("torch._C:_dynamo.compiled_autograd.is_cache_empty", _CAPTURES),
     "captures_are_forgotten": ("torch._C:_dynamo.compiled_autograd.clear_cache", _CAPTURES),
     "captures_are_numbered": ("torch._dynamo.compiled_autograd:COMPILE_COUNTER", _CAPTURES),
     "captures_are_enabled": ("torch._dynamo.compiled_autograd:compiled_autograd_enabled", _CAPTURES),
-    "captures_are_logged": ("torch._dynamo.compiled_autograd:snapshot_verbose_logging_enabled", _CAPTURES),
-    "captures_log": ("torch._dynamo.compiled_autograd:verbose_log", _CAPTURES),
     "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 

@@ -1,7 +1,8 @@
-"""Find out why a backward pass was captured again: compare it with the earlier captures, at the node that torch names."""
+"""Find out why a backward pass was captured again: compare it with the earlier captures, node after node."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,6 +12,14 @@ from dynx._torch.autograd.nodes import RawHook, RawNode
 from dynx.records.backward import RecaptureKind
 
 OUTPUTS = "class of the output"
+# Names of what operators save as SymInt, by torch's derivatives.yaml: torch may make such a number dynamic, and then capture
+# nothing for another one. Other numbers, such as an exponent, are in the key.
+SYMBOLIC = re.compile(
+    "HxW|bias_sizes|diagonal|end|groups|ignore_index|index|length|max_k|max_q|output_padding|proj_size|repeats|shifts|sizes|"
+    "split_sizes?|start|storage_offset|window_size_(left|right)|size|stride|pad|normalized_shape|N|C|step|padding_idx|padding|"
+    "output_size|kernel_size|dilation|hidden_size|batch_sizes"
+)
+_NUMBERS = re.compile(r"\(?[-\d, ]+\)?")  # an int, or ints
 _NO_NODE = "none: no gradient is needed"
 
 
@@ -30,30 +39,47 @@ HooksOf = Mapping[int, Sequence[RawHook]]  # by the number of a node, from the c
 
 
 def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapture, HooksOf]]) -> list[Difference]:
-    """Return what differs from the most similar earlier capture; empty if nothing that can be read differs."""
+    """Return what differs from the most similar earlier capture; empty if nothing that can be read differs.
+
+    torch compares node after node: the most similar capture is the one that differs at the last node.
+    """
     if not earlier:
         return [Difference("first", None, "")]
-    miss = new.miss
-    if miss.is_shape:
-        # of the captures that differ in sizes: the one with the same values and hooks, which are in the key of the cache
-        same = [
-            (raw, of) for raw, of in reversed(earlier) if _same_until(raw, new, len(new.nodes)) and any(_of_shapes(raw, new))
-        ]
-        nearest = min(same, key=lambda each: _distance(each[0], each[1], new, hooks), default=None)
-        return list(_of_shapes(nearest[0], new)) if nearest is not None else []
-    if miss.node is None:
-        return []
-    alike = [(raw, of) for raw, of in earlier if _same_until(raw, new, miss.node - 1)]
-    found = [list(at_node(raw, of, new, hooks, miss.node)) for raw, of in reversed(alike or earlier)]
-    return min((each for each in found if each), key=len, default=[])
+    latest_first = list(reversed(earlier))
+    where = [_first(old, old_hooks, new, hooks) for old, old_hooks in latest_first]
+    same = [old for (old, _), number in zip(latest_first, where, strict=True) if number is None]
+    if same:
+        return next(filter(None, (list(_of_sizes(old, new)) for old in same)), [])
+    last = max(number for number in where if number is not None)
+    found = [list(at_node(*old, new, hooks, last)) for old, number in zip(latest_first, where, strict=True) if number == last]
+    return min(found, key=len)
 
 
-def _same_until(old: RawCapture, new: RawCapture, count: int) -> bool:
-    return [node.name for node in old.nodes[:count]] == [node.name for node in new.nodes[:count]]
+def _first(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: HooksOf) -> int | None:
+    """Return the first node at which something that is certain to be in torch's key differs."""
+    for number in range(max(len(old.nodes), len(new.nodes)) + 1):
+        if any(is_certain(found) for found in at_node(old, old_hooks, new, new_hooks, number)):
+            return number
+    return None
 
 
-def _distance(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: HooksOf) -> int:
-    return sum(1 for number in range(len(new.nodes) + 1) for _ in at_node(old, old_hooks, new, new_hooks, number))
+def is_certain(found: Difference) -> bool:
+    """Return whether what differs is certain to be in torch's key of a pass."""
+    if found.kind == "value":
+        is_of_fft = found.subject == "dim" and found.after.startswith("(")
+        is_symbolic = is_of_fft or SYMBOLIC.fullmatch(found.subject) is not None
+        return not (is_symbolic and _NUMBERS.fullmatch(found.before) and _NUMBERS.fullmatch(found.after))
+    if found.kind == "request":
+        return found.subject != OUTPUTS  # a subclass without an effect on autograd has the same key
+    return found.kind != "structure" or found.subject == "node"
+
+
+def _of_sizes(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
+    """Yield what differs in two passes with the same key: sizes, if more of them are dynamic now, and numbers."""
+    if new.sizes > old.sizes:
+        yield from _of_shapes(old, new)
+    for number in range(len(new.nodes) + 1):
+        yield from (found for found in at_node(old, {}, new, {}, number) if not is_certain(found))
 
 
 def _of_shapes(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
@@ -74,10 +100,9 @@ def at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: Hoo
         yield from of_request(old, new)
         return
     before, after = (raw.nodes[number - 1] if number <= len(raw.nodes) else None for raw in (old, new))
-    if after is None:
-        return
-    if before is None or before.name != after.name:
-        yield Difference("structure", number, "node", before.name if before is not None else "the end", after.name)
+    if before is None or after is None or before.name != after.name:
+        was, now = (node.name if node is not None else "the end" for node in (before, after))
+        yield Difference("structure", number if after is not None else None, "node", was, now)
         return
     found = [
         *_of_values(before, after, number),

@@ -131,7 +131,7 @@ class Captures:
             f"!{raw.number}",
             captured.location,
             sum(phases.values()),
-            tuple(self._reason(each, nodes, raw) for each in found) or (RecaptureReason("unknown", "", torch=raw.miss.text),),
+            tuple(self._reason(each, nodes, raw) for each in found) or (RecaptureReason("unknown", "", torch=raw.reason),),
             tuple(nodes),
             raw.inputs,
             raw.sizes,
@@ -177,7 +177,7 @@ class Captures:
             is_left_out = after.startswith("none")
             after = f"{after} ({'no longer reached' if is_left_out else 'reached now'}: {', '.join(names)})"
         location = (_line_of(hook) if hook is not None else None) or (node.location if node is not None else None)
-        return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.miss.text)
+        return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.reason)
 
 
 def _node(number: int, raw: RawNode, parameters: Mapping[int, str]) -> BackwardNode:

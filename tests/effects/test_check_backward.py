@@ -8,6 +8,7 @@ from torch._dynamo import compiled_autograd
 from torch.utils.checkpoint import checkpoint
 
 import dynx
+from dynx.errors import UsageError
 
 
 class Scale(torch.autograd.Function):
@@ -69,3 +70,18 @@ def test_the_cache_and_the_setting_are_as_before():
         assert torch._C._dynamo.compiled_autograd.is_cache_empty()
         assert compiled_autograd.compiled_autograd_enabled
     assert not compiled_autograd.compiled_autograd_enabled
+
+
+def test_a_check_within_a_captured_pass_is_refused():
+    w = torch.ones(4, requires_grad=True)
+    raised = []
+
+    def hook(gradient):
+        with pytest.raises(UsageError, match="a captured backward pass is running") as error:
+            dynx.check(loss, *inputs(), backend="eager", compiled_autograd=True)
+        raised.append(error)
+
+    w.register_hook(hook)
+    with dynx.autograd.capture(backend=None):
+        w.sin().sum().backward()
+    assert len(raised) == 1

@@ -1,20 +1,19 @@
 """Observe compiled autograd: each backward pass that it captures, torch's reason, its graph, and its calls.
 
-Torch: `AutogradCompilerInstance` in `torch._dynamo.compiled_autograd`, whose methods C++ calls; `set_verbose_logger`, which
-makes C++ find out why no capture in its cache fits. There is no getter for the logger: `remove()` restores the one that torch's
-own logging asks for.
+Torch: `AutogradCompilerInstance` in `torch._dynamo.compiled_autograd`, whose methods C++ calls. C++ says why no capture in its
+cache fits only with a logger (`set_verbose_logger`), and with one it raises an internal error where a capture ends within the
+nodes of another, or has failed before. So none is set here: torch's words are known only if torch's own logging asks for them.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -23,20 +22,6 @@ from dynx._torch import hooks
 from dynx._torch.autograd.capture_cache import Emptied, emptied
 from dynx._torch.autograd.nodes import RawHook, RawNode, describe, read_all
 from dynx._torch.capabilities import hook_point
-
-_NEW_NODE = re.compile(r"new autograd node: \S+ \(NodeCall (?P<number>\d+)\)")
-_NEW_SIZES = "changed tensor shapes"
-
-
-class RawMiss(NamedTuple):
-    """Why no entry of compiled autograd's cache fits, in torch's words."""
-
-    text: str
-    node: int | None = None  # the number of the first node that no entry has
-    is_shape: bool = False  # all nodes fit, but sizes that are not dynamic have changed
-
-
-_NO_MISS = RawMiss("")
 
 
 @dataclass(slots=True)
@@ -50,7 +35,7 @@ class RawCapture:
     emptied: Emptied  # how often torch's cache was emptied before it
     classes: tuple[str, ...] = ()  # of the tensors at which the pass begins
     number: int = -1  # torch's id: "!0" is number 0
-    miss: RawMiss = _NO_MISS
+    reason: str = ""  # torch's words, if TORCH_LOGS=compiled_autograd_verbose is set
     before_reordering: tuple[str, ...] = ()  # names of nodes of the graph
     graph: Any = None
     hooks: tuple[RawHook, ...] = ()  # of all nodes, in the order of the graph's input `hooks`; known at the first call
@@ -81,7 +66,7 @@ class Observation(Handle):
     def __init__(self, on_capture: OnCapture, on_call: OnCapture, on_error: hooks.OnError) -> None:
         from torch._dynamo.eval_frame import skip_code
 
-        functions = Observation._make_end, Observation._counted, Observation._safely, _Logger.debug
+        functions = Observation._make_end, Observation._counted, Observation._safely
         for code in (*hooks.codes_of_a_call(), *(code for function in functions for code in _codes(function))):
             skip_code(code)
         self._on_capture, self._on_call, self._on_error = torch.compiler.disable(on_capture), on_call, on_error
@@ -92,21 +77,17 @@ class Observation(Handle):
             "capture_reasons": self._reasons,
             "capture_reordering": self._reordering,
             "capture_graph": self._graph,
-            "capture_reset": self._reset,
+            "capture_reset": _count_reset,
         }
         self._handles: list[Any] = []
         for name, before in subscribers.items():
             self._handles.append(hooks.subscribe(hook_point(name), torch.compiler.disable(before), on_error=on_error))
         self._handles.append(hooks.wrap(hook_point("capture_end"), self._make_end))
-        _observations.add(self)
-        _keep_logger()
 
     def remove(self) -> None:
         while self._handles:
             self._handles.pop().remove()
         self._on_capture = self._on_call = _nothing  # torch's cache keeps this object
-        _observations.discard(self)
-        _keep_logger()
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
         instance, inputs, sizes, _, _, accumulates, *_ = args
@@ -123,7 +104,7 @@ class Observation(Handle):
     def _reasons(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         instance, reasons = args
         if id(instance) in self._active:
-            self._active[id(instance)].miss = parsed(reasons[-1])
+            self._active[id(instance)].reason = reasons[-1]
 
     def _reordering(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         (instance,) = args
@@ -141,10 +122,6 @@ class Observation(Handle):
             capture.times["code"] = time.perf_counter()
 
         return torch.compiler.disable(after)
-
-    def _reset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
-        emptied.resets += 1
-        return lambda result, error: _keep_logger()
 
     def _make_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def end(instance: Any, outputs: Any) -> Any:
@@ -191,6 +168,10 @@ def uncaptured(tensors: Sequence[torch.Tensor]) -> RawCapture:
     return RawCapture(read_all(roots), 0, len(tensors), accumulates=True, emptied=replace(emptied), classes=classes)
 
 
+def _count_reset(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    emptied.resets += 1
+
+
 def _nothing(capture: RawCapture) -> None:
     """Take a capture after the observation has ended."""
 
@@ -211,27 +192,3 @@ def _roots() -> tuple[list[Any], tuple[str, ...]]:
             return nodes, tuple(type(each).__qualname__ for each in outputs)
         frame = frame.f_back
     return [], ()
-
-
-class _Logger:
-    def debug(self, message: str, *args: Any) -> None:
-        """Take a message of C++, of which `log_compile_reasons` gets the same text."""
-
-
-_observations: set[Observation] = set()
-_LOGGER = _Logger()  # C++ does not keep it alive
-
-
-def _keep_logger() -> None:
-    """Let C++ find reasons while an observation is installed, and else if torch's own logging asks for it."""
-    from torch._dynamo import compiled_autograd
-
-    is_logged = compiled_autograd.snapshot_verbose_logging_enabled()
-    logger = compiled_autograd.verbose_log if is_logged else _LOGGER if _observations else None
-    torch._C._dynamo.compiled_autograd.set_verbose_logger(logger)
-
-
-def parsed(text: str) -> RawMiss:
-    """Read the message of C++ about a cache miss; one of an unknown form has only its text."""
-    match = _NEW_NODE.search(text)
-    return RawMiss(text, int(match["number"]) if match is not None else None, _NEW_SIZES in text)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from dynx._reading.user_location import first_line, location_of
+from dynx._torch.autograd.capture_cache import is_running
 from dynx._torch.compilation.anew import backend_of, config_value, is_fullgraph
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.stack import RawFrame
@@ -94,6 +95,8 @@ def check(
         2
     """
     _check_types(fn, inputs, state, backend)
+    if compiled_autograd and is_running():
+        raise UsageError("a captured backward pass is running\n  call check() before backward(), not in a hook")
     _check_options(rng, change, isolate, bisect=bisect)
     all_calls = _calls_of(args, kwargs, inputs, calls)
     changed_at = len(all_calls) if change is not None else None

@@ -48,7 +48,7 @@ def _times(count: int) -> str:
 def _change(group: list[BackwardCapture]) -> str:
     reason = group[0].reason
     if reason.kind == "unknown":
-        return f"torch says: {reason.torch}"
+        return f"torch says: {reason.torch}" if reason.torch else "nothing that dynx can read differs"
     of = f"{reason.node}: " if reason.node is not None else ""
     values = ", ".join(dict.fromkeys(capture.reason.after for capture in group))
     return f"{of}{reason.subject} {reason.before}, then {values}"

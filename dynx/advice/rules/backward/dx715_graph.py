@@ -21,8 +21,11 @@ _ADVICE: dict[RecaptureKind, str] = {
 }
 
 
+_LOGS = "set TORCH_LOGS=compiled_autograd_verbose: torch then names the node"
+
+
 def _advice(reason: RecaptureReason) -> str:
-    return _ADVICE[reason.kind]
+    return _ADVICE[reason.kind] if reason.kind != "unknown" or reason.torch else _LOGS
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:

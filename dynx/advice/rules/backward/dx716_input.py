@@ -62,7 +62,7 @@ def _advice(kind: str, group: Sequence[Recompile], line: Location | None) -> str
 
 RULE = RunRule(
     id="DX716",
-    title="a captured backward pass is compiled again for another size or memory format",
+    title="a captured backward pass is compiled again for another size",
     find=_find,
     is_merged=False,
 )

@@ -1,0 +1,110 @@
+"""dynx names the node that torch's own logging names, without it: with its logger, torch fails where it runs without one."""
+
+from __future__ import annotations
+
+import random
+import re
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from backward_models import Model, add_hooks, loss_of
+
+import dynx
+from dynx.autograd._differences import SYMBOLIC
+
+_NODE = re.compile(r"new autograd node: \S+ \(NodeCall (\d+)\)")
+
+
+class Logger:
+    def debug(self, *args):
+        pass
+
+
+@contextmanager
+def logger_of_torch():
+    logger = Logger()  # C++ does not keep it alive
+    torch._C._dynamo.compiled_autograd.set_verbose_logger(logger)
+    try:
+        yield
+    finally:
+        torch._C._dynamo.compiled_autograd.set_verbose_logger(None)
+
+
+def train(seed):
+    """Run passes of a few random models that differ in sizes, hooks, gradients, trained parameters and constants."""
+    choice = random.Random(seed)
+    seeds = [choice.randrange(10**6) for _ in range(3)]
+    model = Model(random.Random(seeds[0]))
+    for _ in range(6):
+        change = choice.choice(["size", "hooks", "freeze", "zero", "loss", "exponent", "model"])
+        if change == "model":
+            model = Model(random.Random(choice.choice(seeds)))
+        if change == "freeze":
+            parameter = choice.choice(list(model.parameters()))
+            parameter.requires_grad_(not parameter.requires_grad)
+        if change == "zero":
+            model.zero_grad()
+        if change == "hooks":
+            with suppress(RuntimeError):  # for a parameter that is not trained
+                add_hooks(model, random.Random(choice.randrange(3)), [])
+        loss = loss_of(model, random.Random(choice.choice(seeds)), torch.randn(choice.choice([4, 4, 4, 5]), 6), [])
+        (loss.pow(choice.choice([2, 3])) if change == "exponent" else loss).backward()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_same_node_as_in_torchs_words(seed):
+    torch.manual_seed(seed)
+    torch._dynamo.reset()
+    with dynx.autograd.capture(backend=None) as log, logger_of_torch():
+        train(seed)
+    assert len(log) > 1
+    for reason in [capture.reason for capture in log[1:]]:
+        named = _NODE.search(reason.torch)
+        if named is None:
+            assert "changed tensor shapes" in reason.torch
+            assert reason.kind == "shape"
+        else:
+            assert int(named[1]) == (reason.node.number if reason.node is not None else 0), reason
+
+
+def materialized():
+    """Run a pass whose nodes are the first ones of another pass: no node of it is new."""
+    x, a = torch.tensor(0.5, requires_grad=True), torch.tensor(1.0, requires_grad=True)
+    gradient = torch.autograd.grad(x * a, x, create_graph=True)
+    options = {"create_graph": True, "allow_unused": True}
+    torch.autograd.grad(gradient, x, **options)
+    second = torch.autograd.grad(gradient, x, materialize_grads=True, **options)
+    return torch.autograd.grad(second, x, materialize_grads=True)
+
+
+def failed_before():
+    """Run a pass that was captured before, but whose compilation failed."""
+    w = torch.ones(3, requires_grad=True)
+    with suppress(ZeroDivisionError), torch._dynamo.compiled_autograd._enable(lambda graph: 1 / 0):
+        w.sin().sum().backward()
+    w.sin().sum().backward()
+
+
+@pytest.mark.parametrize("program", [materialized, failed_before])
+@pytest.mark.parametrize("observed", [nullcontext, dynx.watch, logger_of_torch])
+def test_an_observer_makes_no_pass_fail(program, observed):
+    torch._dynamo.reset()
+    fails = pytest.raises(RuntimeError, match="INTERNAL ASSERT FAILED") if observed is logger_of_torch else nullcontext()
+    with observed() as watch, torch._dynamo.compiled_autograd._enable(lambda graph: graph), fails:
+        program()
+    assert observed is not dynx.watch or (not watch.troubles and watch.backward_captures)
+
+
+def test_names_of_symbolic_numbers_are_those_of_torch():
+    torchgen = pytest.importorskip("torchgen", reason="torch was installed without torchgen")
+    functions = yaml.safe_load((Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text())
+    symbolic = set()
+    for function in functions:
+        formulas = " ".join(str(value) for key, value in function.items() if key != "name")
+        arguments = re.findall(r"SymInt(?:\[\d*\])?\??\s+(\w+)", function["name"].partition("->")[0])
+        symbolic |= {name for name in arguments if re.search(rf"\b{name}\b", formulas)}
+    assert symbolic
+    assert all(SYMBOLIC.fullmatch(name) for name in symbolic - {"dim"})
