@@ -136,6 +136,8 @@ class WhatIfs:
                     variant.unknown = "later calls were not traced with it"
                 if any(reason.by_backend for reason in recompile.reasons) and variant.raised is None:
                     variant.unknown = "the backend adds guards, and no backend runs in a trace"
+                if compiled.outcome == "failed" and variant.raised is None:
+                    variant.unknown = "the backend failed in a call, and no backend runs in a trace"
                 for record in self._what_ifs(CompileKey(*compiled.key), compiled.location, variant):
                     about = record.rule, record.fix, record.together
                     if record != function.said.get(about):

@@ -122,6 +122,17 @@ def test_failure_of_a_backend_names_the_exception_that_it_raised():
     (finding,) = w.findings
     assert finding.rule == "DX302"
     assert finding.title == "BackendCompilerFailed: the backend raised an exception: ValueError: unsupported"
+    assert finding.advice.startswith('try backend="aot_eager", then "eager"')
+
+
+def test_advice_on_a_failure_of_a_backend_does_not_name_that_backend(monkeypatch):
+    def fails(*args, **kwargs):
+        raise ValueError("unsupported")
+
+    monkeypatch.setattr("torch._dynamo.backends.debugging.aot_autograd", lambda **options: fails)
+    with dynx.watch() as w, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(project, backend="aot_eager")(X, torch.ones(4, 4))
+    assert w.findings[0].advice == 'try backend="eager": if it works, report the error to PyTorch'
 
 
 def changes_class(x, options):

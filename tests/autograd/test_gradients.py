@@ -185,8 +185,9 @@ def test_gradients_of_gradients_are_refused_as_torch_does():
 def test_a_compiled_forward_pass(forward):
     def step():
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 4))
-        torch.compile(model, backend=forward)(torch.randn(2, 4)).sum().backward()
+        device = "cuda" if torch.cuda.is_available() else "cpu"  # where the emulator of CUDA graphs runs
+        model = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 4)).to(device)
+        torch.compile(model, backend=forward)(torch.randn(2, 4, device=device)).sum().backward()
         return [p.grad.clone() for p in model.parameters()]
 
     (node,) = [node for node in assert_equal(step)[0].nodes if node.name.startswith("CompiledFunction")]

@@ -462,3 +462,23 @@ def test_a_guard_that_the_backend_adds_is_not_predicted():
         assert not any("proven:" in finding.advice for finding in watch.findings)
     else:  # torch 2.11 adds none
         assert tried.compiles == real == 1
+
+
+def refuses_numbers(graph, inputs):
+    """A backend that fails for a graph with a symbolic number, as that of AOTAutograd does for an exponent."""
+    if any(isinstance(value, (torch.SymInt, torch.SymFloat)) for value in inputs):
+        raise ValueError("symbolic")
+    return graph.forward
+
+
+def test_a_fix_with_which_a_backend_may_fail_is_not_proven():
+    torch._dynamo.reset()
+    compiled = torch.compile(scaled, backend=refuses_numbers)
+    with Watch(what_if=math.inf) as watch, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        for n in (2, 3):  # torch makes the number dynamic in the second compilation
+            compiled(torch.ones(3), n)
+    (tried,) = [what_if for what_if in watch.what_ifs if what_if.fix.code == "dynamic=True"]
+    assert tried.outcome == "not proven"
+    assert "the backend failed" in tried.reason
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(scaled, backend=refuses_numbers, dynamic=True)(torch.ones(3), 2)

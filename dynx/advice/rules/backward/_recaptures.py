@@ -17,7 +17,8 @@ def recaptures(run: RunRecords, rule: str, advice: AdviceOf, *kinds: RecaptureKi
     for capture in run.backward_captures:
         reason = capture.reason
         if reason.kind in kinds:
-            node = (reason.node.name, reason.node.function) if reason.node is not None else None
+            function = reason.node.function if reason.node is not None and reason.kind != "compiled" else ""
+            node = (reason.node.name, function) if reason.node is not None else None
             groups.setdefault((reason.kind, reason.subject, node, reason.location), []).append(capture)
     for group in groups.values():
         reason = group[0].reason

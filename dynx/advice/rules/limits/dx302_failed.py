@@ -12,6 +12,8 @@ from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.run_records import RunRecords
 
+_TRY = 'try backend="aot_eager", then "eager": if one of them works, report the error to the backend'
+_WITHOUT = {(_TRY, "aot_eager"): 'try backend="eager": if it works, report the error to PyTorch'}  # without what was used
 # a regular expression for torch's exception, what happened, and the advice
 _FAILURES = (
     (
@@ -39,11 +41,7 @@ _FAILURES = (
         "an operator does not accept these tensors",
         "run this line without torch.compile: if it fails there too, correct the shapes or dtypes",
     ),
-    (
-        r"BackendCompilerFailed",
-        "the backend raised an exception",
-        'try backend="aot_eager", then "eager": if one of them works, report the error to the backend',
-    ),
+    (r"BackendCompilerFailed", "the backend raised an exception", _TRY),
     (
         r"InternalTorchDynamoError",
         "Dynamo raised an internal error",
@@ -69,7 +67,7 @@ def _find(run: RunRecords) -> Iterable[Finding]:
         if changed := _CHANGED_ATTRIBUTE.search(reason):
             title = f"{title}: {changed[0]}"
         location = compile.failed_at or (graph_break.location if graph_break is not None else compile.location)
-        advice = str(libraries.advice_on_failure(location) or advice)
+        advice = str(libraries.advice_on_failure(location) or _WITHOUT.get((advice, compile.backend)) or advice)
         code = f": {compile.code or reason.partition(' raised: ')[2]}".removesuffix(": ")
         evidence = (reason, *((graph_break.explanation, *graph_break.hints) if graph_break is not None else ()))
         finding = Finding(
