@@ -13,7 +13,9 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.run_records import RunRecords
 
 _TRY = 'try backend="aot_eager", then "eager": if one of them works, report the error to the backend'
-_WITHOUT = {(_TRY, "aot_eager"): 'try backend="eager": if it works, report the error to PyTorch'}  # without what was used
+_WITHOUT: dict[tuple[str, str | None], str] = {  # by advice and backend: the advice without that backend
+    (_TRY, "aot_eager"): 'try backend="eager": if it works, report the error to PyTorch'
+}
 # a regular expression for torch's exception, what happened, and the advice
 _FAILURES = (
     (
