@@ -66,3 +66,19 @@ def test_the_entries_stay_as_they_are():
         for each in calls:
             compiled(torch.ones(3), *each)
     assert [text.count("fail") for text in entries()] == without
+
+
+def test_a_list_may_become_an_object_without_a_length():
+    """C++ leaves an exception behind when it compares the length of the object with that of the list."""
+
+    def counted(x, c):
+        return x * (len(c) if isinstance(c, list) else 1)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(counted, backend="eager")
+    with dynx.watch() as watch:
+        compiled(torch.ones(2), [1, 2])
+        compiled(torch.ones(2), object())
+    assert not watch.troubles
+    (recompile,) = watch.recompiles
+    assert (recompile.reasons[0].source, recompile.reasons[0].kind) == ("c", "type")

@@ -50,6 +50,7 @@ class RawCapture:
 
 
 OnCapture = Callable[[RawCapture], None]
+_ARGUMENTS = ("self", "inputs", "sizes", "scalars", "origins", "accumulate_grad")  # of `begin_capture`
 _ENGINE = "_engine_run_backward"  # the function of torch through which each backward pass of Python goes
 
 
@@ -90,9 +91,10 @@ class Observation(Handle):
         self._on_capture = self._on_call = _nothing  # torch's cache keeps this object
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
-        instance, inputs, sizes, _, _, accumulates, *_ = args
+        named = dict(zip(_ARGUMENTS, args, strict=False)) | kwargs
+        instance, sizes, inputs = named["self"], named["sizes"], named["inputs"]
         roots, classes = _roots()
-        capture = RawCapture(read_all(roots), len(sizes), len(inputs), accumulates, replace(emptied), classes)
+        capture = RawCapture(read_all(roots), len(sizes), len(inputs), named["accumulate_grad"], replace(emptied), classes)
         self._active[id(instance)] = capture
         capture.times["start"] = time.perf_counter()
 

@@ -57,6 +57,8 @@ def leaf_holds(leaf: Any, value: Any) -> bool:
         return bool(leaf(value))
     except TypeError:  # the classes of guards on several values are not callable
         return True
+    except SystemError:  # of C++, which does not clear an exception: the value has no length
+        return False
 
 
 def _node(manager: Any, access: str) -> RawNode:
