@@ -126,10 +126,10 @@ def of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
     if old.classes != new.classes and old.nodes and new.nodes:
         yield Difference("request", None, OUTPUTS, ", ".join(old.classes), ", ".join(new.classes))
     if old.nodes and new.nodes:
-        yield from _of_values(old.nodes[0], new.nodes[0], 1, only="gradient")
+        yield from _of_values(old.nodes[0], new.nodes[0], 1, only=("gradient", "number of dims of gradient"))
 
 
-def _of_values(before: RawNode, after: RawNode, number: int, only: str = "") -> Iterator[Difference]:
+def _of_values(before: RawNode, after: RawNode, number: int, only: str | tuple[str, ...] = "") -> Iterator[Difference]:
     names = dict.fromkeys((*before.values, *after.values))
     if before.function != after.function:
         is_compiled = before.function.startswith("aot") and after.function.startswith("aot")

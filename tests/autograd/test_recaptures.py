@@ -198,10 +198,18 @@ def looked_up(dtype):
     return step
 
 
+def of_dims(*sizes):
+    def step(model):
+        torch.zeros(*sizes, requires_grad=True).sin().sum().backward()
+
+    return step
+
+
 # the first and the second step; kind, subject, before and after of the reason; code at its line
 CHANGES = {
     "exponent": (plain, powers(3), "value", "exponent", "2", "3", "pow(exponent)"),
     "dim": (softmax(0), softmax(1), "value", "dim", "0", "1", "softmax(dim)"),
+    "number of dims": (of_dims(10), of_dims(2, 5), "value", "number of dims of self", "1", "2", "sum()"),
     "operation": (plain, deeper, "structure", "node", "AddmmBackward0", "TanhBackward0", "tanh()"),
     "no zero_grad": (plain, accumulating, "grad", ".grad of the parameter", "None", "a tensor", ""),
     "frozen": (

@@ -107,6 +107,7 @@ def read(node: Any) -> RawNode:
     for index, metadata in enumerate(node._input_metadata):
         values[f"gradient {index}"] = f"{metadata.dtype} on {metadata.device}"
         shapes[f"gradient {index}"] = tuple(map(int, metadata.shape))
+    values |= {f"number of dims of {name}": str(len(shape)) for name, shape in shapes.items()}
     found = []
     for name, saved in _saved_tensors(node):
         hook = getattr(saved, "unpack_hook", None)
