@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch._dynamo import compiled_autograd
@@ -105,3 +107,24 @@ def test_a_block_within_a_captured_pass_is_refused():
     with dynx.autograd.capture() as log:
         step(model)
     assert not log.troubles
+
+
+@pytest.mark.slow  # inductor compiles C++
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_aotautograd_keeps_no_entry_of_a_forward_pass_whose_backward_is_captured(is_captured, tmp_path, monkeypatch):
+    """torch saves an entry when it has compiled the backward graph of AOTAutograd, which a captured pass does not."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    results, gradients = [], []
+    for _ in range(2):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = net()
+        block = dynx.autograd.capture(backend="aot_eager") if is_captured else nullcontext()
+        with dynx.watch() as watch, block:
+            torch.compile(model)(torch.ones(2, 4)).sum().backward()
+        assert not watch.troubles
+        results += [each.result for each in watch.caches if each.cache == "aot_autograd" and not each.id.startswith("!")]
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert results == (["miss", "miss"] if is_captured else ["miss", "hit"])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
