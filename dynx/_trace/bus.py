@@ -11,10 +11,14 @@ import threading
 from dynx._handle import Handle
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
 from dynx._torch.hooks import Subscription, subscribe
+from dynx._torch.tracing.trace_rules import not_traced
 from dynx._trace.dispatch import Callbacks, EndListener, FrameListener, Listener, StartListener, emit, registered
 from dynx._trace.subscribers import SUBSCRIBERS, clear_facts
 from dynx.errors import UnsupportedTorch
 from dynx.records import Trouble
+
+# a backward graph may be compiled in a captured backward pass, where Dynamo compiles each function that is called
+_WHILE_DYNAMO_RUNS = ("backward_start", "backward_end")
 
 _lock = threading.RLock()
 _subscriptions: list[Subscription] = []
@@ -70,7 +74,9 @@ def _attach() -> None:
     missing: list[Trouble] = []
     for point in HOOK_POINTS:
         try:
-            _subscriptions.append(subscribe(point, SUBSCRIBERS[point.name], on_error=_report))
+            before = SUBSCRIBERS[point.name]
+            before = not_traced(before) if point.name in _WHILE_DYNAMO_RUNS else before
+            _subscriptions.append(subscribe(point, before, on_error=_report))
         except UnsupportedTorch:
             if not point.optional:
                 missing.append(Trouble(point.purpose, f"this torch has no {point.path}"))

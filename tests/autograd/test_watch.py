@@ -174,3 +174,35 @@ def test_checkpointing_in_some_passes_is_named():
         run(1)
     (finding,) = [finding for finding in watch.findings if finding.rule == "DX712"]
     assert finding.advice == "use activation checkpointing in every pass, or in none"
+
+
+class Reentrant(torch.autograd.Function):
+    """Its backward pass runs another one, a few times."""
+
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            ctx.x = x.detach().requires_grad_() - 1
+        return ctx.x.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.x < 0:
+            return gradient
+        with torch.enable_grad():
+            Reentrant.apply(ctx.x).sum().backward()
+        return gradient
+
+
+def reentrant(watch):
+    torch._dynamo.reset()
+    counters.clear()
+    with watch, torch._dynamo.compiled_autograd._enable(torch.compile(backend="aot_eager")):
+        Reentrant.apply(torch.tensor(2.0, requires_grad=True)).sum().backward()
+    return dict(counters["frames"]), dict(counters["compiled_autograd"])
+
+
+def test_dynamo_compiles_no_function_of_a_watch_in_a_captured_pass():
+    reentrant(nullcontext())  # torch also compiles functions of its own, until they are cached
+    counts = reentrant(nullcontext())
+    assert reentrant(dynx.watch()) == counts
