@@ -108,3 +108,40 @@ def test_names_of_symbolic_numbers_are_those_of_torch():
         symbolic |= {name for name in arguments if re.search(rf"\b{name}\b", formulas)}
     assert symbolic
     assert all(SYMBOLIC.fullmatch(name) for name in symbolic - {"dim"})
+
+
+def torchs_nodes(capture):
+    """Return by number the names that torch writes into the stack traces of the graph's nodes."""
+    traces = [re.search(r"(\S+) \(NodeCall (\d+)\)", node.stack_trace or "") for node in capture.graph.graph.nodes]
+    return {int(found[2]): found[1] for found in traces if found is not None}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nodes_of_a_pass_with_inputs_are_those_that_torch_runs(seed):
+    choice = random.Random(seed)
+    torch.manual_seed(seed)
+    torch._dynamo.reset()
+    model = Model(random.Random(choice.randrange(10**6)))
+    outputs = []
+    for module in model.children():
+        module.register_forward_hook(lambda module, args, output: outputs.append(output))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with dynx.autograd.capture(backend=None) as log:
+        for number in range(4):
+            outputs.clear()
+            loss = loss_of(model, random.Random(seed), torch.randn(4, 6), [])
+            known = [each for each in outputs if isinstance(each, torch.Tensor) and each.requires_grad]
+            inputs = choice.sample(trained, min(2, len(trained))) + choice.sample(known, min(1, len(known)))
+            if number % 2:
+                loss.backward(inputs=[each for each in inputs if each.is_leaf] or trained[:1])
+            else:
+                torch.autograd.grad(loss, inputs, allow_unused=True)
+    assert not log.troubles
+    for capture in log:
+        names = {node.number: node.name for node in capture.nodes}
+        found = torchs_nodes(capture)
+        assert len(found) > 1
+        assert {number: names.get(number, "").rpartition("::")[2] for number in found} == {
+            number: name.rpartition("::")[2] for number, name in found.items()
+        }
+        assert max(names) == max(found)

@@ -51,6 +51,7 @@ class RawCapture:
 
 OnCapture = Callable[[RawCapture], None]
 _ARGUMENTS = ("self", "inputs", "sizes", "scalars", "origins", "accumulate_grad")  # of `begin_capture`
+_INPUTS = 3  # the index of the argument `inputs`, after the outputs
 _ENGINE = "_engine_run_backward"  # the function of torch through which each backward pass of Python goes
 
 
@@ -93,8 +94,10 @@ class Observation(Handle):
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
         named = dict(zip(_ARGUMENTS, args, strict=False)) | kwargs
         instance, sizes, inputs = named["self"], named["sizes"], named["inputs"]
-        roots, classes = _roots()
-        capture = RawCapture(read_all(roots), len(sizes), len(inputs), named["accumulate_grad"], replace(emptied), classes)
+        roots, targets, classes = _roots()
+        capture = RawCapture(
+            read_all(roots, targets), len(sizes), len(inputs), named["accumulate_grad"], replace(emptied), classes
+        )
         self._active[id(instance)] = capture
         capture.times["start"] = time.perf_counter()
 
@@ -183,14 +186,21 @@ def _codes(function: Any) -> list[CodeType]:
     return [function.__code__, *(code for code in function.__code__.co_consts if isinstance(code, CodeType))]
 
 
-def _roots() -> tuple[list[Any], tuple[str, ...]]:
-    """Return the nodes and the classes of the tensors at which the pass that is being captured begins; none if C++ began it."""
+def _roots() -> tuple[list[Any], list[Any], tuple[str, ...]]:
+    """Return the nodes at which the pass that is being captured begins, those of `inputs`, and the classes of the tensors.
+
+    They are empty if C++ began the pass.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == _ENGINE and frame.f_globals.get("__name__") == "torch.autograd.graph":
-            outputs = frame.f_locals.get("t_outputs", ())
-            edge = torch.autograd.graph.get_gradient_edge
-            nodes = [(each if isinstance(each, torch.autograd.graph.GradientEdge) else edge(each)).node for each in outputs]
-            return nodes, tuple(type(each).__qualname__ for each in outputs)
+            outputs, args = frame.f_locals.get("t_outputs", ()), frame.f_locals.get("args", ())
+            inputs = args[_INPUTS] if len(args) > _INPUTS else frame.f_locals.get("kwargs", {}).get("inputs")
+            return _nodes(outputs), _nodes(inputs or ()), tuple(type(each).__qualname__ for each in outputs)
         frame = frame.f_back
-    return [], ()
+    return [], [], ()
+
+
+def _nodes(tensors: Sequence[Any]) -> list[Any]:
+    edge = torch.autograd.graph.get_gradient_edge
+    return [(each if isinstance(each, torch.autograd.graph.GradientEdge) else edge(each)).node for each in tensors]

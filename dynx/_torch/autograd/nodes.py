@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -50,43 +50,63 @@ class RawNode(NamedTuple):
     stack: tuple[tuple[str, int, str], ...] = ()
 
 
-def in_order(roots: Sequence[Any]) -> Iterator[Any]:
-    """Yield the nodes that a backward pass from `roots` reaches, in the order in which compiled autograd captures them."""
-    missing: dict[Any, int] = {}  # from a node to how many of its edges are not yet followed
-    stack, seen = list(roots), set()
+def in_order(roots: Sequence[Any], targets: Sequence[Any] = ()) -> Iterator[Any]:
+    """Yield the nodes that a backward pass from `roots` runs, in the order in which compiled autograd captures them.
+
+    If there are `targets`, the nodes of the argument `inputs`, only nodes on the way to one of them run.
+    """
+    edges: dict[Any, list[Any]] = {}
+    stack = list(roots)
     while stack:
         node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            for following in _next(node):
-                missing[following] = missing.get(following, 0) + 1
-                stack.append(following)
-    for root in roots:
-        missing[root] = missing.get(root, 0) + 1
+        if node not in edges:
+            edges[node] = _next(node)
+            stack += edges[node]
+    if targets:
+        run = _on_the_way(edges, targets)
+        roots = [root for root in roots if root in run]
+        edges = {node: [each for each in following if each in run] for node, following in edges.items() if node in run}
+    missing = Counter(following for after in edges.values() for following in after) + Counter(roots)  # edges not yet followed
     ready: list[Any] = []
     _follow(roots, missing, ready)
     while ready:
         node = ready.pop()
         yield node
-        _follow(_next(node), missing, ready)
+        _follow(edges[node], missing, ready)
+
+
+def _on_the_way(edges: Mapping[Any, Sequence[Any]], targets: Sequence[Any]) -> set[Any]:
+    """Return the nodes from which edges lead to one of `targets`, and these."""
+    before: dict[Any, list[Any]] = {}
+    for node, after in edges.items():
+        for following in after:
+            before.setdefault(following, []).append(node)
+    found: set[Any] = set()
+    stack = [target for target in targets if target in edges]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += before.get(node, ())
+    return found
 
 
 def _next(node: Any) -> list[Any]:
     return [following for following, _ in node.next_functions if following is not None]
 
 
-def _follow(nodes: Iterable[Any], missing: dict[Any, int], ready: list[Any]) -> None:
+def _follow(nodes: Iterable[Any], missing: Counter[Any], ready: list[Any]) -> None:
     for node in nodes:
         missing[node] -= 1
         if not missing[node]:
             ready.append(node)
 
 
-def read_all(roots: Sequence[Any]) -> list[RawNode]:
-    """Return the plain values of the nodes that a backward pass from `roots` reaches, in the order of `in_order`."""
+def read_all(roots: Sequence[Any], targets: Sequence[Any] = ()) -> list[RawNode]:
+    """Return the plain values of the nodes that a backward pass runs, in the order of `in_order`."""
     found: list[RawNode] = []
     uses: Counter[str] = Counter()  # of each graph of AOTAutograd, which torch numbers
-    for node in map(read, in_order(roots)):
+    for node in map(read, in_order(roots, targets)):
         used = uses[node.function] if node.defined_at is None else 0
         uses[node.function] += 1
         found.append(node._replace(function=f"{node.function}_{used}") if node.function and used else node)
