@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import counters
 from torch.utils.checkpoint import checkpoint
 
@@ -16,6 +18,21 @@ import dynx
 
 def double(gradient):
     return gradient * 2
+
+
+@contextmanager
+def compiled_functions():
+    """Yield the names of the functions that Dynamo begins to compile; not those of sympy, whose caches decide about them."""
+    names = []
+
+    def converted(self, frame, *args, **kwargs):
+        if "sympy" not in frame.f_code.co_filename:
+            names.append(frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name)
+        return original(self, frame, *args, **kwargs)
+
+    original = ConvertFrameAssert.__call__
+    with mock.patch.object(ConvertFrameAssert, "__call__", converted):
+        yield names
 
 
 def trained(watch, *, inside, backend="eager"):
@@ -34,13 +51,13 @@ def trained(watch, *, inside, backend="eager"):
         loss.backward()
 
     block = nullcontext() if inside else torch._dynamo.compiled_autograd._enable(torch.compile(backend=compiler))
-    with watch, block, torch._dynamo.config.patch(compiled_autograd=inside):
+    with compiled_functions() as functions, watch, block, torch._dynamo.config.patch(compiled_autograd=inside):
         run = torch.compile(backward, backend=compiler) if inside else backward
         for size, exponent in ((2, 2), (3, 2), (3, 3), (2, 3), (4, 2)):
             model.zero_grad()
             run(model(torch.randn(size, 4)).pow(exponent).sum())
             found.append([parameter.grad.clone() for parameter in model.parameters()])
-    return found, codes, {name: dict(counters[name]) for name in ("stats", "frames", "compiled_autograd")}
+    return found, codes, {name: dict(counters[name]) for name in ("stats", "compiled_autograd")} | {"functions": functions}
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -197,9 +214,10 @@ class Reentrant(torch.autograd.Function):
 def reentrant(watch):
     torch._dynamo.reset()
     counters.clear()
-    with watch, torch._dynamo.compiled_autograd._enable(torch.compile(backend="aot_eager")):
+    enabled = torch._dynamo.compiled_autograd._enable(torch.compile(backend="aot_eager"))
+    with compiled_functions() as functions, watch, enabled:
         Reentrant.apply(torch.tensor(2.0, requires_grad=True)).sum().backward()
-    return dict(counters["frames"]), dict(counters["compiled_autograd"])
+    return functions, dict(counters["compiled_autograd"])
 
 
 def test_dynamo_compiles_no_function_of_a_watch_in_a_captured_pass():
