@@ -36,6 +36,7 @@ def on_two_ranks(kind, backend):
     return [rank.communicate(timeout=240)[0] for rank in ranks]
 
 
+@pytest.mark.slow  # starts two processes
 @pytest.mark.parametrize("backend", ["None", "aot_eager"])
 def test_ddp_on_two_ranks(backend):
     for rank, output in enumerate(on_two_ranks("ddp", backend)):
@@ -44,6 +45,7 @@ def test_ddp_on_two_ranks(backend):
         assert "findings []" in output
 
 
+@pytest.mark.slow  # starts two processes
 def test_fsdp_on_two_ranks_has_a_finding_as_torch_reduces_no_gradients():
     for rank, output in enumerate(on_two_ranks("fsdp", "None")):
         assert f"rank {rank}: other gradients" in output
