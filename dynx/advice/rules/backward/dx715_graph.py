@@ -21,7 +21,7 @@ _ADVICE: dict[RecaptureKind, str] = {
 }
 
 
-_LOGS = "set TORCH_LOGS=compiled_autograd_verbose: torch then names the node"
+_LOGS = "set TORCH_LOGS=compiled_autograd_verbose: torch then names the node, but may raise an internal error in another pass"
 
 
 def _advice(reason: RecaptureReason) -> str:
