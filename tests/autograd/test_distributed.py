@@ -37,7 +37,7 @@ def on_two_ranks(kind, backend):
 
 
 @pytest.mark.slow  # starts two processes
-@pytest.mark.parametrize("backend", ["None", "aot_eager"])
+@pytest.mark.parametrize("backend", ["None", "aot_eager", pytest.param("dynx_cudagraphs", marks=pytest.mark.gpu(devices=2))])
 def test_ddp_on_two_ranks(backend):
     for rank, output in enumerate(on_two_ranks("ddp", backend)):
         assert f"rank {rank}: the same gradients" in output

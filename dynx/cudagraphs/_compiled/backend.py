@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch.fx import GraphModule
@@ -31,6 +32,8 @@ from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._stats import count_skip
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import GraphPlan, Part
+
+_compiled: WeakSet[Runner | GradsInPlace] = WeakSet()  # what has replaced a graph, as long as torch refers to it
 
 Capture = Callable[[Compiler], Any]  # takes what compiles a graph, returns the callable that replaces the graph
 
@@ -71,7 +74,22 @@ def dynx_cudagraphs(
     return backend(config_of(options or {}))(gm, example_inputs)
 
 
+def close_compiled() -> None:
+    """Close the recordings of all graphs that the backend compiled; `torch._dynamo.reset()` calls it.
+
+    torch keeps some compiled functions after its reset, those with collectives for example, and `destroy_process_group()` waits
+    for the CUDA graphs that hold operations of NCCL. A backward pass that is still to come keeps its memory.
+    """
+    for compiled in tuple(_compiled):
+        compiled.close()
+
+
+dynx_cudagraphs.reset = close_compiled  # type: ignore[attr-defined]  # the attribute of a backend that torch looks for
+
+
 class _Backend:
+    reset = staticmethod(close_compiled)
+
     def __init__(self, config: Config) -> None:
         self.config = config
         self.__name__ = "dynx_cudagraphs"
@@ -98,7 +116,8 @@ class _Backend:
             else:
                 restore_rng_states(gm)
             names = [spoken(short_source(source)) if source else "an input" for source in compilation.sources]
-            return GradsInPlace(inner, aot.static_inputs(gm), names, self.config, runtime)
+            _compiled.add(in_place := GradsInPlace(inner, aot.static_inputs(gm), names, self.config, runtime))
+            return in_place
         if self.config.inner == "inductor":
             compiled = with_inductor(compilation.capture_for)(gm, example_inputs)
         else:
@@ -165,6 +184,7 @@ class _Compilation:
 
     def _capture(self, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> Runner:
         runner = Runner(compiler.whole(), plan, self.config, runtime, self.facts)
+        _compiled.add(runner)
         notify_compiled(plan, [runner])
         return runner
 
@@ -174,6 +194,7 @@ class _Compilation:
 
     def _split(self, gm: GraphModule, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> SplitRunner:
         runner = split_runner(gm, plan, self.config, runtime, self.facts, compiler.part)
+        _compiled.update(runner.runners)
         notify_compiled(plan, runner.runners)
         return runner
 

@@ -77,6 +77,10 @@ class Runner:
             recording = self._last
             return recording.run(args) if recording is not None and recording.fits(args) else None
 
+    def close(self) -> None:
+        """Close all recordings; a graph that is called again is recorded again."""
+        self._cache.close()
+
     def _use(self, plan: GraphPlan) -> None:
         self.plan = plan
         self._numbers, self._fixed = plan.indices("scalar"), plan.indices("static", "managed")

@@ -64,6 +64,10 @@ class GradsInPlace:
         """Raise UsageError if a recording cannot train a parameter, for example a parameter with a gradient hook."""
         check_parameters(self._gradients().parameters, self._runtime.device)
 
+    def close(self) -> None:
+        """Close all recordings; a graph that is called again is recorded again."""
+        self._recorded.close()
+
     def _gradients(self) -> GradientPolicy:
         named = [(self._names[index], tensor) for index, tensor in zip(self._static, self.static_args, strict=True)]
         trained = ((name, tensor) for name, tensor in named if isinstance(tensor, nn.Parameter) and tensor.requires_grad)
