@@ -88,6 +88,7 @@ backward_nodes = st.builds(
     st.none() | locations(0),
     texts,
     texts,
+    texts,
     st.lists(backward_hooks, max_size=2).map(tuple),
     counts,
     st.booleans(),

@@ -291,6 +291,7 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         ("self", "outputs"),
         purpose="compiled autograd: the time of captures, and their calls",
     ),
+    HookPoint("node_stack", "torch.fx.traceback:format_stack", purpose="compiled autograd: modules of autograd nodes"),
     HookPoint(
         "capture_reset",
         "torch._dynamo.compiled_autograd:reset",

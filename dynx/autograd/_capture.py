@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, overload
 
@@ -12,6 +12,7 @@ import torch
 from dynx._torch.autograd import capture_cache as cache
 from dynx._torch.autograd.captured_graph import commented_code
 from dynx._torch.autograd.captures import Observation, RawCapture
+from dynx._torch.autograd.forward_modules import noting_modules
 from dynx.autograd._records import Captures
 from dynx.errors import UsageError
 from dynx.records.backward import BackwardCapture, BackwardNode, CaptureReport, CaptureVerdict
@@ -99,8 +100,8 @@ def capture(
         fullgraph: raise where Dynamo cannot trace a hook, instead of running it eagerly.
         dynamic: None captures with fixed sizes, and once more with those dynamic that changed. True makes all sizes dynamic at
             once, which can take minutes to compile. False compiles the graph again for each other size.
-        lines: record the line of each forward operation, with the anomaly mode of autograd (without its check for NaN), which
-            makes eager forward passes slower.
+        lines: record the line and module of each forward operation, with the anomaly mode of autograd (without its check for
+            NaN), which makes eager forward passes slower.
 
     Returns: a context manager; its value is a `CaptureLog`, a sequence of `BackwardCapture`.
 
@@ -127,18 +128,26 @@ def capture(
     def compiled(graph: Any) -> Any:
         return graph if backend is None else torch.compile(graph, backend=backend, fullgraph=fullgraph, dynamic=dynamic)
 
-    anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     with (
         _own_cache((backend, fullgraph, dynamic)) as log,
         Observation(log._add, lambda raw: None, log._error),
         cache.enabled(compiled, dynamic=bool(dynamic), on_error=log._error),
+        _lines() if lines else nullcontext(),
     ):
-        if lines and not anomaly[0]:
+        yield log
+
+
+@contextmanager
+def _lines() -> Iterator[None]:
+    """Let autograd keep the stack and the module of each node."""
+    anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    with noting_modules():
+        if not anomaly[0]:
             torch.autograd.set_detect_anomaly(True, check_nan=False)
         try:
-            yield log
+            yield
         finally:
-            if lines and not anomaly[0]:
+            if not anomaly[0]:
                 torch.autograd.set_detect_anomaly(*anomaly)
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import torch
 
-from dynx._reading.parameters import names_of_parameters
+from dynx._reading.names_in_modules import names_in_modules
 from dynx._reading.user_location import call_site, location_of, named, user_location
 from dynx._torch.autograd import captured_graph as fx
 from dynx._torch.autograd.captures import RawCapture, uncaptured
@@ -46,7 +46,7 @@ class _Captured:
     raw: RawCapture
     generation: int
     location: Location | None
-    parameters: Mapping[int, str]
+    names: Mapping[int, str]  # of parameters and modules, by id
     operations: Counter[str | int | None]  # of the graph, by the number of the node, or by "aot0"
     calls: Mapping[int, Sequence[_Calls]]
     eager: frozenset[int | None]  # numbers of nodes
@@ -63,7 +63,7 @@ class _Captured:
         hooks = self.hooks
         return [
             replace(
-                _node(number, raw, self.parameters),
+                _node(number, raw, self.names),
                 hooks=tuple(map(_hook, hooks.get(number, ()))),
                 operations=self.operations[number] + (self.operations[raw.function] if raw.function else 0),
                 is_eager=number in self.eager,
@@ -86,7 +86,7 @@ class Captures:
         return len(self._captured)
 
     def add(self, raw: RawCapture) -> None:
-        """Read the graph of a capture that has just ended, and the names of its parameters, which may not live long."""
+        """Read the graph of a capture that has just ended, and names of parameters and modules, which may not live long."""
         nodes = list(raw.graph.graph.nodes)
         calls: dict[int, list[_Calls]] = {}
         for node in nodes:
@@ -97,7 +97,7 @@ class Captures:
                 raw,
                 self._generation(raw),
                 call_site(),
-                names_of_parameters({node.parameter for node in raw.nodes if node.parameter is not None}),
+                _names(raw),
                 Counter(fx.compiled_graph_of(each) or fx.origin_of(each) for each in nodes if fx.kind_of(each) == "operation"),
                 calls,
                 frozenset(fx.origin_of(each) for each in nodes if fx.is_eager(each)),
@@ -154,8 +154,8 @@ class Captures:
         if not earlier:
             return CaptureVerdict("capture", (RecaptureReason("first", ""),))
         certain, doubtful = fewest([first_differences(raw, each.raw) for each in earlier])
-        parameters = names_of_parameters({node.parameter for node in raw.nodes if node.parameter is not None})
-        nodes = [_node(number, node, parameters) for number, node in enumerate([_ROOT, *raw.nodes])]
+        names = _names(raw)
+        nodes = [_node(number, node, names) for number, node in enumerate([_ROOT, *raw.nodes])]
         reasons = tuple(self._reason(each, nodes, raw) for each in (*certain, *doubtful))
         if certain:
             return CaptureVerdict("capture", reasons)
@@ -171,7 +171,7 @@ class Captures:
         subject, after, hook = found.subject, found.after, found.hook
         if hook is not None and hook.function:
             subject = f"{subject} {hook.function}:"
-        known = {number: name for each in self._captured for number, name in each.parameters.items()}
+        known = {number: name for each in self._captured for number, name in each.names.items()}
         names = sorted(name for number, name in known.items() if number in found.leaves)
         if names:
             is_left_out = after.startswith("none")
@@ -180,12 +180,16 @@ class Captures:
         return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.reason)
 
 
-def _node(number: int, raw: RawNode, parameters: Mapping[int, str]) -> BackwardNode:
+def _names(raw: RawCapture) -> dict[int, str]:
+    return names_in_modules({each for node in raw.nodes for each in (node.parameter, node.module) if each is not None})
+
+
+def _node(number: int, raw: RawNode, names: Mapping[int, str]) -> BackwardNode:
     location = named(found) if (found := user_location([RawFrame(*line) for line in raw.stack])) is not None else None
     if location is None and raw.defined_at is not None:
         location = location_of(RawFrame(*raw.defined_at, f"{raw.function.rpartition('.')[2]}.forward"))
-    name = parameters.get(raw.parameter, "") if raw.parameter is not None else ""
-    return BackwardNode(number, raw.name, location, raw.function, name)
+    parameter, module = (names.get(each, "") if each is not None else "" for each in (raw.parameter, raw.module))
+    return BackwardNode(number, raw.name, location, raw.function, parameter, module)
 
 
 def _hook(raw: RawHook) -> BackwardHook:

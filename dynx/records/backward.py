@@ -45,6 +45,7 @@ class BackwardNode(Record):
     location: Location | None = None
     function: str = ""  # of a custom `torch.autograd.Function`: "module.Class"
     parameter: str = ""  # whose `.grad` an AccumulateGrad node adds to: "layers.0.weight"
+    module: str = ""  # in whose forward pass it was made: "layers.0"; the class of the outermost module
     hooks: tuple[BackwardHook, ...] = ()
     operations: int = 0
     is_eager: bool = False
@@ -55,7 +56,7 @@ class BackwardNode(Record):
         return _NAMESPACES.sub("", self.name)
 
     def __str__(self) -> str:
-        subject = self.function or self.parameter
+        subject = self.function or self.parameter or self.module
         return f"{self.short_name} (NodeCall {self.number}{f', {subject}' if subject else ''})"
 
 

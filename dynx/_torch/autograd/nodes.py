@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dynx._torch.autograd.forward_modules import module_of
+
 ROOT = "torch::autograd::GraphRoot"  # the name of the node that starts each backward pass
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 _MAX_TEXT = 80  # characters of a saved value
@@ -48,6 +50,7 @@ class RawNode(NamedTuple):
     parameter: int | None = None  # the id of the leaf that AccumulateGrad adds to
     # of the forward op, outermost first: file, line and function; only in anomaly mode
     stack: tuple[tuple[str, int, str], ...] = ()
+    module: int | None = None  # the id of the module in whose forward pass the node was made; with `noting_modules`
 
 
 def in_order(roots: Sequence[Any], targets: Sequence[Any] = ()) -> Iterator[Any]:
@@ -138,6 +141,7 @@ def read(node: Any) -> RawNode:
     function = getattr(node, "_forward_cls", None)
     leaf = node.variable if node.name() == ACCUMULATE else None
     aot_id = getattr(function, "_aot_id", None)
+    stack = node.metadata.get("traceback_", ())
     if function is not None:
         values["key"] = repr(node._compiled_autograd_key())[:_MAX_TEXT]
     if leaf is not None:
@@ -150,7 +154,8 @@ def read(node: Any) -> RawNode:
         _name(function),
         _definition(function) if aot_id is None else None,
         id(leaf) if leaf is not None else None,
-        tuple(_stack(node)),
+        tuple(_stack(stack)),
+        id(module) if (module := module_of(stack)) is not None else None,
     )
 
 
@@ -216,8 +221,8 @@ def _definition(function: type | None) -> tuple[str, int] | None:
     return (forward.co_filename, forward.co_firstlineno) if forward is not None else None
 
 
-def _stack(node: Any) -> Iterator[tuple[str, int, str]]:
-    for entry in node.metadata.get("traceback_", ()):
+def _stack(entries: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+    for entry in entries:
         match = _LINE.match(entry)
         if match is not None:
             yield match["file"], int(match["line"]), match["function"].partition("\n")[0]

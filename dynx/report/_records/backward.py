@@ -44,7 +44,7 @@ def of_capture(capture: BackwardCapture) -> Iterator[Block]:
         (
             str(node.number),
             node.short_name,
-            node.function or node.parameter,
+            node.function or node.parameter or node.module,
             words.line(node.location),
             _hooks(node),
             "eager" if node.is_eager else str(node.operations),

@@ -1,4 +1,4 @@
-"""Find the names of parameters: "layers.0.weight", in the modules that are alive in this process."""
+"""Find the names of parameters and modules: "layers.0.weight", "layers.0", in the modules that are alive in this process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import torch
 _found: list[weakref.ref[Any]] = []  # the outermost modules of the last search, which takes about 0.1 s in each million objects
 
 
-def names_of_parameters(ids: Set[int]) -> dict[int, str]:
-    """Return the names of parameters by `id()`, as the outermost module names them; those of no module are left out.
-    The attribute `_orig_mod` of `torch.compile` is no part of a name.
+def names_in_modules(ids: Set[int]) -> dict[int, str]:
+    """Return the names of parameters and modules by `id()`, as the outermost module names them; others are left out.
+
+    The name of the outermost module is its class. The attribute `_orig_mod` of `torch.compile` is no part of a name.
 
     Runs no code of the modules: it reads the tables `_parameters` and `_modules`.
     """
@@ -37,18 +38,20 @@ def _outermost() -> list[Any]:
 def _names(modules: Sequence[Any], ids: Set[int]) -> dict[int, str]:
     found: dict[int, str] = {}
     for module in modules:
-        for name, parameter in _parameters(module, "", set()):
-            if id(parameter) in ids:
-                found.setdefault(id(parameter), name.replace("_orig_mod.", ""))
+        for path, value in _paths(module, (), set()):
+            if id(value) in ids:
+                found.setdefault(id(value), ".".join(path) or type(value).__name__)
     return found
 
 
-def _parameters(module: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _paths(module: Any, path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield a module, its parameters, and the modules in it, each with its path."""
     if id(module) in seen:
         return
     seen.add(id(module))
+    yield path, module
     for name, parameter in module.__dict__.get("_parameters", {}).items():
-        yield prefix + name, parameter
+        yield (*path, name), parameter
     for name, child in module.__dict__.get("_modules", {}).items():
         if child is not None:
-            yield from _parameters(child, f"{prefix}{name}.", seen)
+            yield from _paths(child, path if name == "_orig_mod" else (*path, name), seen)
