@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.compiled_autograd import AutogradCompilerInstance
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import counters
 from torch.utils.checkpoint import checkpoint
@@ -75,6 +76,30 @@ def test_graphs_counters_and_gradients_are_the_same(inside):
     assert sum(capture.calls for capture in captures) == 5
     assert {capture.reason.kind for capture in captures} >= {"first", "value"}
     assert all(hook.function == "double" for capture in captures for hook in capture.hooks)
+
+
+@pytest.mark.parametrize("watch", [nullcontext, dynx.watch])
+def test_the_wrapper_of_a_captured_graph_is_called_with_torchs_names(watch):
+    calls = []
+
+    def end_capture(self, outputs):
+        wrapper, compiled = original(self, outputs)
+        names = ("compiled_fn", "inputs", "sizes", "scalars", "hooks", "packed_inputs")
+
+        def by_name(*args):
+            calls.append(len(args))
+            return wrapper(**dict(zip(names, args, strict=True)))
+
+        return by_name, compiled
+
+    with watch():
+        original = AutogradCompilerInstance.end_capture
+        x, enabled = torch.ones(2, requires_grad=True), torch._dynamo.compiled_autograd._enable(lambda graph: graph)
+        with mock.patch.object(AutogradCompilerInstance, "end_capture", end_capture), enabled:
+            (x * 3).sum().backward()
+    assert calls == [6]
+    assert x.grad.tolist() == [3.0, 3.0]
+    torch._dynamo.reset()
 
 
 def test_each_cause_is_a_finding():

@@ -7,6 +7,7 @@ nodes of another, or has failed before. So none is set here: torch's words are k
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -147,11 +148,12 @@ class Observation(Handle):
     def _counted(self, capture: RawCapture, runtime: Callable[..., Any]) -> Callable[..., Any]:
         """Return `runtime`, which torch's cache keeps, so that it counts its calls."""
 
-        def call(compiled: Any, inputs: Any, sizes: Any, scalars: Any, own_hooks: Any, packed: Any) -> Any:
+        @functools.wraps(runtime)
+        def call(compiled_fn: Any, inputs: Any, sizes: Any, scalars: Any, hooks: Sequence[Any], packed_inputs: Any) -> Any:
             capture.calls += 1
             if capture.calls == 1:
-                self._first(capture, own_hooks)
-            return runtime(compiled, inputs, sizes, scalars, own_hooks, packed)
+                self._first(capture, hooks)
+            return runtime(compiled_fn, inputs, sizes, scalars, hooks, packed_inputs)
 
         return call
 
