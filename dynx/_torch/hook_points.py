@@ -181,6 +181,12 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         purpose="CUDA graphs in the emulator: libraries that ask whether a capture is in progress",
     ),
     HookPoint(
+        "optimizer_asks",
+        "torch.optim:Optimizer._accelerator_graph_capture_health_check",
+        ("self",),
+        purpose="CUDA graphs in the emulator: optimizers on a machine with a CUDA device",
+    ),
+    HookPoint(
         "enter_compiled",
         "torch._dynamo.eval_frame:_maybe_set_eval_frame",
         purpose="guards.evict, reset and pin: calls of compiled code that begin are held while the cache is changed",

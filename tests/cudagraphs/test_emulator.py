@@ -365,6 +365,23 @@ class Asking(torch.nn.Module):
         return x * 2
 
 
+def test_optimizers_do_not_ask_for_capturable_parameters_of_the_cpu(monkeypatch):
+    """As torch's do where there is a CUDA device."""
+
+    def ask(optimizer):
+        if is_stream_capturing() and not all(group["capturable"] for group in optimizer.param_groups):
+            raise RuntimeError("Attempting CUDA graph capture of step(), but param_groups' capturable is False.")
+
+    monkeypatch.setattr(torch.optim.Optimizer, "_accelerator_graph_capture_health_check", ask)
+    model = torch.nn.Linear(4, 1)
+    optimizer, emulated = torch.optim.AdamW(model.parameters(), fused=True), cudagraphs.Config(runtime="emulator")
+    step = cudagraphs.train_step(lambda x: model(x).square().mean(), model.parameters(), optimizer=optimizer, config=emulated)
+    for _ in range(4):
+        step(torch.randn(2, 4))
+    assert cudagraphs.stats().replays > 0
+    assert torch.optim.Optimizer._accelerator_graph_capture_health_check is ask
+
+
 def test_libraries_see_that_the_emulator_captures():
     """Transformers, for example, reads values to create a mask, but not in a capture."""
     before = torch.cuda.is_current_stream_capturing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,12 +50,23 @@ def capture_check() -> Callable[[], bool]:
     return getattr(_C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
 
 
-def report_as_capturing(is_capturing: Callable[[], bool]) -> hooks.Wrapping:
-    """Make `torch.cuda.is_current_stream_capturing` also return True if `is_capturing` does, until the handle is removed.
+@contextlib.contextmanager
+def report_as_capturing(is_capturing: Callable[[], bool]) -> Iterator[None]:
+    """Make `torch.cuda.is_current_stream_capturing` also return True if `is_capturing` does.
 
-    Libraries such as transformers then do not read values of tensors, which is not allowed in a capture.
+    Libraries such as transformers then do not read values of tensors, which is not allowed in a capture. Where there is a CUDA
+    device, torch's optimizers ask too, and require `capturable=True`, which they refuse for parameters on the CPU: as on a
+    machine without a device, they do not ask.
     """
-    return hooks.wrap(hook_point("stream_capturing"), lambda original: lambda: is_capturing() or original())
+
+    def asks(original: Callable[[Any], None]) -> Callable[[Any], None]:
+        return lambda optimizer: None if is_capturing() else original(optimizer)
+
+    with (
+        hooks.wrap(hook_point("stream_capturing"), lambda original: lambda: is_capturing() or original()),
+        hooks.wrap(hook_point("optimizer_asks"), asks),
+    ):
+        yield
 
 
 def profiler_flags() -> tuple[dict[str, Any], str]:
