@@ -226,6 +226,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "fake_tensor": ("torch._subclasses.fake_tensor:FakeTensor", _NOT_ON_DISK),
     "engine_call": ("torch.autograd.graph:_engine_run_backward", _CAPTURES),
     "capture_backward": ("torch._dynamo.compiled_autograd:_enable", _CAPTURES),
+    "capture_no_backward": ("torch._dynamo.compiled_autograd:_disable", "dynx.check(compiled_autograd=True)"),
     "captures_are_cached": ("torch._C:_dynamo.compiled_autograd.is_cache_empty", _CAPTURES),
     "captures_are_forgotten": ("torch._C:_dynamo.compiled_autograd.clear_cache", _CAPTURES),
     "captures_are_numbered": ("torch._dynamo.compiled_autograd:COMPILE_COUNTER", _CAPTURES),

@@ -27,6 +27,7 @@ from dynx.advice.findings.causes import causes
 from dynx.advice.findings.recompiles import advice_on
 from dynx.advice.findings.resumed import frame_of
 from dynx.advice.rule import Cause
+from dynx.records.backward import BackwardCapture
 from dynx.records.compile import Compile
 from dynx.records.fix import Fix
 from dynx.records.graph_break import GraphBreak
@@ -152,7 +153,13 @@ class WhatIfs:
         no fix of one of them saves a compilation, one fix of each cause is tried together.
         """
         name = call.recompile.location.function
-        own = Run(tuple(record for record in self._records() if _function_of(record) == name or _frame_of(record) == call.key))
+        own = Run(
+            tuple(
+                record
+                for record in self._records()
+                if _function_of(record) == name or _frame_of(record) == call.key or isinstance(record, BackwardCapture)
+            )
+        )
         met: list[Variant] = []
         possible: list[tuple[Cause, Variant]] = []  # the first fix of each cause of this recompile that does not fail
         more: list[Iterator[Variant]] = []  # further fixes, tried when every cause had one

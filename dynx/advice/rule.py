@@ -188,7 +188,7 @@ class Cause:
     fixed: Specialized | None = None  # the line that fixed the size or number to one value after it was symbolic
     after: GraphBreak | None = None  # the graph break after which the function resumes
     whole: FrameKey | None = None  # the function that this function is a part of; itself if no graph break split it
-    is_split: bool = False  # graph breaks split the function: another part of it may use the value too
+    is_used_elsewhere: bool = False  # graph breaks split the function, or backward passes are captured: they may use the value
     apart: GraphBreak | None = None  # the graph break in a caller, because of which the function is compiled on its own
     allowed: int | None = None  # the recompile limit that the function reached
     first_call: Location | None = None  # the line that called the function when it was first compiled

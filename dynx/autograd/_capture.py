@@ -59,12 +59,13 @@ class CaptureLog(Sequence[BackwardCapture]):
     def would_capture(self, *tensors: torch.Tensor) -> CaptureVerdict:
         """Predict whether `backward()` of these tensors would be captured, without running it.
 
-        Raises: UsageError if the block has ended and other captures were made since, or if a tensor has no autograd graph.
+        Raises: UsageError if the block has ended and other captures were made since, if a tensor has no autograd graph, or if
+            an earlier backward pass has freed it.
         """
         if self not in _blocks and not any(log is self and state == cache.state() for _, state, log in _ended):
             raise UsageError("the captures of this log are no longer in torch's cache\n  ask within the block")
-        if not all(tensor.requires_grad for tensor in tensors) or not tensors:
-            raise UsageError("a tensor without an autograd graph has no backward pass\n  pass the loss")
+        if not all(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors) or not tensors:
+            raise UsageError("what has no autograd graph has no backward pass\n  pass the loss")
         return self._captures.predicted(tensors)
 
     @property
@@ -73,6 +74,8 @@ class CaptureLog(Sequence[BackwardCapture]):
         return tuple(self._errors)
 
     def _add(self, raw: RawCapture) -> None:
+        if cache.is_checking():  # `dynx.check` in the block
+            return
         self._captures.add(raw)
         self._graphs.append(raw.graph)
         raw.graph = None  # torch's cache keeps `raw`
@@ -107,10 +110,11 @@ def capture(
 
     Raises: UsageError if `backend` is no name, function or None, or if a captured backward pass is running.
 
-    Passes on other threads are not captured. Blocks can be nested: the inner one captures. A block with the same arguments as
-    the block before it continues its log, as it runs the graphs that were captured there: one can enter a block in each step.
-    torch has one cache for the process, which does not compare compilers: a block with other arguments forgets its captures,
-    and so does the end of a block within which, or before which, others use compiled autograd.
+    Passes of other threads are captured too; torch raises where two threads capture at once. Blocks can be nested: the inner
+    one captures, and the outer log has its captures too. A block with the same arguments as the block before it continues its
+    log, as it runs the graphs that were captured there: one can enter a block in each step. torch has one cache for the
+    process, which does not compare compilers: a block with other arguments forgets its captures, and so does the end of a block
+    within which, or before which, others use compiled autograd.
 
     >>> import torch, dynx
     >>> model = torch.nn.Linear(4, 4)
@@ -147,7 +151,8 @@ def _lines() -> Iterator[None]:
         try:
             yield
         finally:
-            if not anomaly[0]:
+            now = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+            if not anomaly[0] and now == (True, False):  # else the program has set it meanwhile
                 torch.autograd.set_detect_anomaly(*anomaly)
 
 

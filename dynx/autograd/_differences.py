@@ -49,10 +49,41 @@ def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapt
     where = [_first(old, old_hooks, new, hooks) for old, old_hooks in latest_first]
     same = [old for (old, _), number in zip(latest_first, where, strict=True) if number is None]
     if same:
-        return next(filter(None, (list(_of_sizes(old, new)) for old in same)), [])
+        return next(filter(None, (list(_of_sizes(old, new, same)) for old in same)), [])
     last = max(number for number in where if number is not None)
-    found = [list(at_node(*old, new, hooks, last)) for old, number in zip(latest_first, where, strict=True) if number == last]
-    return min(found, key=len)
+    similar = [old for old, number in zip(latest_first, where, strict=True) if number == last]
+    found = [list(at_node(*old, new, hooks, last)) for old in similar]
+    index = min(range(len(found)), key=lambda number: len(found[number]))
+    others = [old for old, old_hooks in latest_first if _first(old, old_hooks, *similar[index]) is None]
+    return [*found[index], *_later(*similar[index], new, hooks, found[index], others)]
+
+
+def _later(
+    old: RawCapture,
+    old_hooks: HooksOf,
+    new: RawCapture,
+    hooks: HooksOf,
+    found: Sequence[Difference],
+    same: Sequence[RawCapture],
+) -> Iterator[Difference]:
+    """Yield what else differs between passes with the same nodes, which remains when the program avoids what was `found`.
+
+    A difference of many nodes, such as that each parameter has a gradient, is yielded once. `same` are the captures with the
+    key of `old`.
+    """
+    if [node.name for node in old.nodes] != [node.name for node in new.nodes]:
+        return
+    seen = {_alike(each) for each in found}
+    for number in range(len(new.nodes) + 1):
+        for each in at_node(old, old_hooks, new, hooks, number):
+            if is_certain(each) and _alike(each) not in seen:
+                seen.add(_alike(each))
+                yield each
+    yield from _of_shapes(old, new, same)
+
+
+def _alike(each: Difference) -> tuple[object, ...]:
+    return each.kind, each.subject, each.before, each.after, each.hook and each.hook.function
 
 
 def _first(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: HooksOf) -> int | None:
@@ -65,32 +96,40 @@ def _first(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: Hook
 
 def is_certain(found: Difference) -> bool:
     """Return whether what differs is certain to be in torch's key of a pass."""
-    if found.kind == "value":
-        is_of_fft = found.subject == "dim" and found.after.startswith("(")
-        is_symbolic = is_of_fft or SYMBOLIC.fullmatch(found.subject) is not None
-        return not (is_symbolic and _NUMBERS.fullmatch(found.before) and _NUMBERS.fullmatch(found.after))
+    if found.kind == "shape":
+        return False
     if found.kind == "request":
         return found.subject != OUTPUTS  # a subclass without an effect on autograd has the same key
-    return found.kind != "structure" or found.subject == "node"
+    return found.kind != "structure" or found.subject == "node" or _NO_NODE in (found.before, found.after)
 
 
-def _of_sizes(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
-    """Yield what differs in two passes with the same key: sizes, if more of them are dynamic now, and numbers."""
+def _of_sizes(old: RawCapture, new: RawCapture, same: Sequence[RawCapture]) -> Iterator[Difference]:
+    """Yield what differs in passes with the same key: sizes, if more of them are dynamic now, and numbers.
+
+    What differed between the captures `same`, which have the key too, is dynamic already.
+    """
     if new.sizes > old.sizes:
-        yield from _of_shapes(old, new)
-    for number in range(len(new.nodes) + 1):
-        yield from (found for found in at_node(old, {}, new, {}, number) if not is_certain(found))
+        yield from _of_shapes(old, new, same)
+    for number in range(1, len(new.nodes) + 1):
+        values = [raw.nodes[number - 1].values for raw in same]
+        for found in at_node(old, {}, new, {}, number):
+            is_dynamic = found.kind == "shape" and len({each.get(found.subject) for each in values}) > 1
+            if not is_certain(found) and not is_dynamic:
+                yield found
+    yield from (found for found in at_node(old, {}, new, {}, 0) if not is_certain(found))
 
 
-def _of_shapes(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
-    """Yield one difference for each pair of sizes, at the first node that has it."""
+def _of_shapes(old: RawCapture, new: RawCapture, same: Sequence[RawCapture]) -> Iterator[Difference]:
+    """Yield one difference for each pair of sizes that were the same in the captures `same`, at the first node that has it."""
     seen = set()
     for number, (before, after) in enumerate(zip(old.nodes, new.nodes, strict=True), 1):
         for name in before.shapes.keys() & after.shapes.keys():
             pairs = zip(before.shapes[name], after.shapes[name], strict=False)
             for dim, pair in enumerate(pairs):
-                if pair[0] != pair[1] and pair not in seen:
-                    seen.add(pair)
+                if pair[0] == pair[1] or pair in seen:
+                    continue
+                seen.add(pair)
+                if len({raw.nodes[number - 1].shapes[name][dim] for raw in same}) == 1:
                     yield Difference("shape", number, f"size {dim} of {name}", str(pair[0]), str(pair[1]))
 
 
@@ -110,7 +149,11 @@ def at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: Hoo
     ]
     leaves = [{node.parameter for node in raw.nodes if node.parameter is not None} for raw in (old, new)]
     for each in sorted(found, key=_follows):
-        yield each._replace(leaves=frozenset(leaves[0] ^ leaves[1])) if each.kind == "frozen" else each
+        if each.kind == "frozen":  # or the gradient of something else is not needed
+            each = each._replace(
+                leaves=frozenset(leaves[0] ^ leaves[1]), kind="frozen" if leaves[0] != leaves[1] else "structure"
+            )
+        yield each
 
 
 def _follows(difference: Difference) -> int:
@@ -148,9 +191,12 @@ def _of_values(before: RawNode, after: RawNode, number: int, only: str | tuple[s
 def _kind(name: str, old: str, new: str) -> RecaptureKind:
     if name.startswith("input "):
         return "frozen" if _NO_NODE in (old, new) else "structure"
-    if name.startswith(("gradient ", "saved tensor ")) or name == "dtype":
+    if name == ".grad":
+        return "grad"
+    if (name.startswith(("gradient ", "saved tensor ")) or name == "dtype") and "absent" not in (old, new):
         return "dtype"
-    return "grad" if name == ".grad" else "value"
+    is_symbolic = SYMBOLIC.fullmatch(name) is not None or (name == "dim" and new.startswith("("))  # that of an FFT
+    return "shape" if is_symbolic and _NUMBERS.fullmatch(old) and _NUMBERS.fullmatch(new) else "value"
 
 
 def _subject(name: str) -> str:

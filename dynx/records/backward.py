@@ -79,7 +79,7 @@ class RecaptureReason(Record):
         if self.kind == "first":
             return "the first capture"
         if self.kind == "unknown":
-            return f"unknown; torch says: {self.torch}"
+            return f"unknown; torch says: {self.torch}" if self.torch else "unknown"
         of = f"{self.node}: " if self.node is not None else ""
         at = f" at {self.location}" if self.location is not None else ""
         return f"{of}{self.subject} {self.before}, then {self.after}{at}"
@@ -104,7 +104,7 @@ class BackwardCapture(OfCompile, Shown):
     `seconds` are those of the capture, and `phases` splits them: trace (the autograd nodes), reorder (of hooks and gradients),
     code (of the graph), and backend (what the compiler of the graphs does before the first call). `torch.compile` compiles
     the graph in its first call, which is a `Compile` with this `id`. `calls` counts the passes that ran the graph so far.
-    `sizes` is the number of sizes of saved tensors, and `dynamic_sizes` those that the graph uses. `graph` is the
+    `sizes` is the number of sizes that were dynamic then, and `dynamic_sizes` those that the graph uses. `graph` is the
     `torch.fx.GraphModule`, and `code` its Python code with a comment above the part of each node; a `CaptureLog` has them.
     """
 

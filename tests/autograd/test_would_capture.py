@@ -64,7 +64,7 @@ def test_a_log_whose_captures_are_gone_is_refused():
 
 
 def test_a_tensor_without_an_autograd_graph_is_refused():
-    with dynx.autograd.capture(backend=None) as log, pytest.raises(UsageError, match="without an autograd graph"):
+    with dynx.autograd.capture(backend=None) as log, pytest.raises(UsageError, match="no autograd graph"):
         log.would_capture(torch.ones(2))
 
 
@@ -83,3 +83,11 @@ def test_a_subclass_of_the_loss_is_no_proof_of_a_capture(predicted):
 
     _, *more = predicted(unnamed, named)
     assert not any(verdict and not is_captured for verdict, is_captured in more)
+
+
+def test_a_graph_that_was_freed_is_refused():
+    with dynx.autograd.capture(backend=None) as log:
+        loss = torch.nn.Linear(2, 2)(torch.ones(2, 2)).square().sum()
+        loss.backward()
+        with pytest.raises(UsageError, match="freed"):
+            log.would_capture(loss)

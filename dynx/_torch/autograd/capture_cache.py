@@ -65,9 +65,38 @@ def captured(compiler: Callable[[Any], Any], stack: ExitStack) -> Callable[[], A
     """Return a context manager that enables compiled autograd on this thread; until `stack` closes, the cache is its own."""
     from torch._dynamo import compiled_autograd
 
+    @contextmanager
+    def enable() -> Iterator[None]:
+        with _checking(), compiled_autograd._enable(torch.compiler.disable(compiler), dynamic=False):
+            yield
+
     clear()
     stack.callback(clear)
-    return lambda: compiled_autograd._enable(torch.compiler.disable(compiler), dynamic=False)
+    return enable
+
+
+def disabled() -> AbstractContextManager[None]:
+    """Return a context manager in which backward passes run eagerly, where the program has enabled compiled autograd too."""
+    from torch._dynamo import compiled_autograd
+
+    return compiled_autograd._disable()
+
+
+_checks: list[None] = []
+
+
+@contextmanager
+def _checking() -> Iterator[None]:
+    _checks.append(None)
+    try:
+        yield
+    finally:
+        _checks.pop()
+
+
+def is_checking() -> bool:
+    """Whether captures are those of `captured`, not of a block or the program."""
+    return bool(_checks)
 
 
 @contextmanager

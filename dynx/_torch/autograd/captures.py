@@ -21,8 +21,9 @@ import torch
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.autograd.capture_cache import Emptied, emptied
-from dynx._torch.autograd.nodes import RawHook, RawNode, describe, read_all
+from dynx._torch.autograd.nodes import RawHook, RawNode, describe, is_unusable, read_all
 from dynx._torch.capabilities import hook_point
+from dynx.errors import UsageError
 
 
 @dataclass(slots=True)
@@ -169,8 +170,14 @@ class Observation(Handle):
 
 
 def uncaptured(tensors: Sequence[torch.Tensor]) -> RawCapture:
-    """Return what a capture of `backward()` of these tensors would begin with."""
+    """Return what a capture of `backward()` of these tensors would begin with.
+
+    Raises: UsageError if their backward pass raises.
+    """
     roots = [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in tensors]
+    if is_unusable(roots):
+        what = "backward() raises: an earlier one has freed the autograd graph, or a saved tensor was changed in place"
+        raise UsageError(f"{what}\n  pass the loss of a new call")
     classes = tuple(type(tensor).__qualname__ for tensor in tensors)
     return RawCapture(read_all(roots), 0, len(tensors), accumulates=True, emptied=replace(emptied), classes=classes)
 

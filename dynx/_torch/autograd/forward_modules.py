@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
+import torch
 from torch.fx import traceback
 
 from dynx._torch import hooks
@@ -30,6 +31,8 @@ _known: dict[int, int] = {}  # the number of a module by its id; another module 
 def noting_modules() -> hooks.Wrapping:
     """Add an entry for the module to the stack of each node that is made in anomaly mode; returns a handle, with `remove()`."""
 
+    from torch._dynamo.eval_frame import skip_code
+
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
         def format_stack() -> Any:
             stack = original()
@@ -38,7 +41,9 @@ def noting_modules() -> hooks.Wrapping:
 
         return format_stack
 
-    return hooks.wrap(hook_point("node_stack"), noting)
+    for code in hooks.codes_of_a_call():  # `backward()` in a compiled function runs where Dynamo compiles what is called
+        skip_code(code)
+    return hooks.wrap(hook_point("node_stack"), lambda original: torch.compiler.disable(noting(original)))
 
 
 def module_of(stack: Sequence[str]) -> Any:

@@ -109,21 +109,29 @@ def read_all(roots: Sequence[Any], targets: Sequence[Any] = ()) -> list[RawNode]
     """Return the plain values of the nodes that a backward pass runs, in the order of `in_order`."""
     found: list[RawNode] = []
     uses: Counter[str] = Counter()  # of each graph of AOTAutograd, which torch numbers
-    for node in map(read, in_order(roots, targets)):
+    reached_by: dict[Any, Any] = {}
+    for each in in_order(roots, targets):
+        for following in _next(each):
+            reached_by.setdefault(following, each)
+        node = read(each, reached_by.get(each))
         used = uses[node.function] if node.defined_at is None else 0
         uses[node.function] += 1
         found.append(node._replace(function=f"{node.function}_{used}") if node.function and used else node)
     return found
 
 
-def read(node: Any) -> RawNode:
-    """Return the plain values of an autograd node."""
+def read(node: Any, reached_by: Any = None) -> RawNode:
+    """Return the plain values of an autograd node.
+
+    The line and the module of an AccumulateGrad node, which autograd uses again in later passes, are those of `reached_by`, the
+    first node that passes a gradient to it.
+    """
     values, shapes = {}, {}
     for name, value in _saved(node):
         if "_sym_size" in name and isinstance(value, (tuple, list)):
             shapes[name.partition("_sym_size")[0]] = tuple(map(int, value))
         elif "sym_" not in name:
-            values[name] = repr(value)[:_MAX_TEXT]
+            values[name] = repr(_signed(value))[:_MAX_TEXT]
     for index, (following, output) in enumerate(node.next_functions):
         name = following.name() if following is not None else "none: no gradient is needed"
         values[f"input {index}"] = name if not output else f"{name}, output {output}"
@@ -141,11 +149,13 @@ def read(node: Any) -> RawNode:
     function = getattr(node, "_forward_cls", None)
     leaf = node.variable if node.name() == ACCUMULATE else None
     aot_id = getattr(function, "_aot_id", None)
-    stack = node.metadata.get("traceback_", ())
     if function is not None:
-        values["key"] = repr(node._compiled_autograd_key())[:_MAX_TEXT]
+        number, *sizes = node._compiled_autograd_key()  # the sizes are those of a graph of AOTAutograd
+        values["key"] = f"{number}, {len(sizes)} sizes"
+        shapes["the compiled forward pass"] = tuple(map(int, sizes))
     if leaf is not None:
         values |= {"dtype": str(leaf.dtype), ".grad": "None" if leaf.grad is None else "a tensor"}
+    stack = (reached_by if leaf is not None and reached_by is not None else node).metadata.get("traceback_", ())
     return RawNode(
         node.name(),
         values,
@@ -159,6 +169,18 @@ def read(node: Any) -> RawNode:
     )
 
 
+def is_unusable(roots: Sequence[Any]) -> bool:
+    """Return whether a backward pass from `roots` raises: an earlier one freed a saved tensor, or it was changed in place."""
+    for node in in_order(roots):
+        for name, saved in _saved_tensors(node):
+            if "[" not in name and getattr(saved, "unpack_hook", None) is None:
+                try:
+                    getattr(node, f"_saved_{name}")
+                except RuntimeError:
+                    return True
+    return False
+
+
 def _saved(node: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of what an operator's node saved besides tensors."""
     names = dir(node) if not hasattr(node, "_forward_cls") else ()  # attributes of a custom Function belong to the program
@@ -166,6 +188,13 @@ def _saved(node: Any) -> Iterator[tuple[str, Any]]:
         if name.startswith("_saved_") and f"_raw{name}" not in names:
             with suppress(RuntimeError):  # the graph was freed
                 yield name.removeprefix("_saved_"), getattr(node, name)
+
+
+def _signed(value: Any) -> Any:
+    """Return a saved number, or tuple of numbers, as the program passed it: torch returns negative ones as unsigned."""
+    if isinstance(value, tuple):
+        return tuple(map(_signed, value))
+    return value - 2**64 if type(value) is int and value >= 2**63 else value
 
 
 def _saved_tensors(node: Any) -> Iterator[tuple[str, Any]]:

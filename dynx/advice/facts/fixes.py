@@ -103,11 +103,12 @@ def mark_of(cause: Cause) -> Mark | None:
 def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
     """Yield fixes that mark the changed size (`own`) and the other changing sizes of the function as dynamic.
 
-    `mark_dynamic` raises where a line fixes the size, also in another part of the function, or if another size depends on it.
+    `mark_dynamic` raises where a line fixes the size, also in another part of the function, in a captured backward pass, or if
+    another size depends on it.
     """
     together = (own, *cause.together)
     more = tuple(dict.fromkeys((*together, *cause.varying)))
-    if len(more) == 1 and not cause.is_split:
+    if len(more) == 1 and not cause.is_used_elsewhere:
         yield from _marks(cause, together, may_fail=True)
     yield from _marks(cause, more, may_fail=False)
 

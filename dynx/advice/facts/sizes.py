@@ -86,7 +86,7 @@ def _marked(cause: Cause, text: str, *others: str) -> Advice:
     assert match is not None  # checked by the caller
     own = Mark(match["tensor"], int(match["dim"]))
     more = [mark for mark in dict.fromkeys((*cause.together, *cause.varying)) if mark != own]
-    may_fail = not (more or cause.is_split)  # mark_dynamic raises if another part of the function fixes the size
+    may_fail = not (more or cause.is_used_elsewhere)  # mark_dynamic raises if other code fixes the size
     return one_of(*([NOT_STATIC] if cause.is_static else []), marked(own, more, text, may_fail=may_fail), *others)
 
 

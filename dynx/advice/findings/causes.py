@@ -62,7 +62,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
                 _fixed_by(group, fixed),
                 after,
                 whole,
-                whole in split,
+                whole in split or bool(run.backward_captures),
                 _break_at(called_from, breaks),
                 first_call=first_calls.get(whole),
                 advice_after=_advice_on(after),

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from dynx._torch.autograd.capture_cache import captured
+from dynx._torch.autograd.capture_cache import captured, disabled
 from dynx._torch.compilation.anew import compile_apart
 from dynx.effects._check.facts import Tolerance
 from dynx.effects._check.run import Side
@@ -34,7 +34,7 @@ class Program(NamedTuple):
     def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
         """Return a `Side` to call the function eagerly, on new copies of arguments and variables, from RNG states `random`."""
         world = self._world(in_double=in_double)
-        return Side(world, world.fn, random, self.changed_at)
+        return Side(world, world.fn, random, self.changed_at, disabled if self.captures_backward else nullcontext)
 
     def compiled(self, backend: Any, random: dict[str, Any], stack: ExitStack) -> Side:
         """Return a `Side` that calls the compiled function, on new copies of arguments and variables, from RNG states `random`.

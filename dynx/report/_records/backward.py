@@ -33,7 +33,7 @@ def of_report(report: CaptureReport) -> Iterator[Block]:
 
 def of_capture(capture: BackwardCapture) -> Iterator[Block]:
     """Yield a block with the reasons and times, and a block with a row for each autograd node."""
-    sizes = f"{words.plural(capture.sizes, 'size')}, of which the graph reads {capture.dynamic_sizes}"
+    sizes = f"{words.plural(capture.sizes, 'dynamic size')}, of which the graph reads {capture.dynamic_sizes}"
     times = ", ".join(f"{name} {words.seconds(seconds)}" for name, seconds in capture.phases.items())
     at = f" by {words.line(capture.location)}" if capture.location is not None else ""
     title = f"{capture.id} captured{' again' if capture.is_recapture else ''}{at}"
