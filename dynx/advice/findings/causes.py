@@ -36,6 +36,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
     varying = _varying_sizes(dynamic)
     split = {part.whole for part in parts.values()}
+    has_captures = bool(run.backward_captures)
     options = [each for each in run.what_ifs if each.fix.kind == "option"]
     groups: _Groups = {}
     ended = {compile.key for compile in run.ended}  # of which rule DX303 has a finding
@@ -62,7 +63,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
                 _fixed_by(group, fixed),
                 after,
                 whole,
-                whole in split or bool(run.backward_captures),
+                has_captures or whole in split,
                 _break_at(called_from, breaks),
                 first_call=first_calls.get(whole),
                 advice_after=_advice_on(after),
