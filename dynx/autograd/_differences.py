@@ -147,6 +147,10 @@ def at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: Hoo
         *_of_values(before, after, number),
         *_of_hooks(_merged(before.hooks, old_hooks.get(number, ())), _merged(after.hooks, new_hooks.get(number, ())), number),
     ]
+    if any(each.subject == "unpack_hook" for each in found):  # what a hook packed is not read
+        found = [
+            each for each in found if not (each.subject.startswith("saved tensor ") and "absent" in (each.before, each.after))
+        ]
     leaves = [{node.parameter for node in raw.nodes if node.parameter is not None} for raw in (old, new)]
     for each in sorted(found, key=_follows):
         if each.kind == "frozen":  # or the gradient of something else is not needed

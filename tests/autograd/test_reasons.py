@@ -70,9 +70,12 @@ def test_an_index_that_torch_makes_dynamic_is_a_size():
 
 def test_all_that_differs_is_named():
     model = nn.Linear(4, 4)
-    with dynx.autograd.capture(backend=None) as log:
+    with dynx.watch() as watch, dynx.autograd.capture(backend=None) as log:
         for size in (2, 3):  # without zero_grad()
             model(torch.ones(size, 4)).sum().backward()
+    (finding,) = watch.findings
+    assert finding.rule == "DX713"
+    assert finding.advice.endswith("; also different: size 0 of self 2, then 3")
     assert found(log[1]) == [("grad", ".grad of the parameter", "None", "a tensor"), ("shape", "size 0 of self", "2", "3")]
 
 

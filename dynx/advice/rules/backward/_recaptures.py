@@ -30,7 +30,7 @@ def recaptures(run: RunRecords, rule: str, advice: AdviceOf, *kinds: RecaptureKi
                 location,
                 sum(capture.seconds for capture in group),
                 tuple(f"{capture.id}: {each}" for capture in group for each in capture.reasons),
-                advice(reason) + _where(reason),
+                advice(reason) + _where(reason) + _besides(group),
                 len(group),
                 group[0].location if location != group[0].location else None,
             )
@@ -40,6 +40,13 @@ def _where(reason: RecaptureReason) -> str:
     is_graph = reason.kind in ("structure", "value", "dtype", "frozen")
     unknown = is_graph and reason.node is not None and reason.node.location is None
     return "; dynx.autograd.capture() names the line of the forward operation" if unknown else ""
+
+
+def _besides(group: list[BackwardCapture]) -> str:
+    """Return what remains when the program avoids the first reason: the pass is captured again for it."""
+    others = min((capture.reasons[1:] for capture in group), key=len)
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return f"; also different: {others[0].subject} {others[0].before}, then {others[0].after}{more}" if others else ""
 
 
 def _times(count: int) -> str:
