@@ -123,13 +123,13 @@ def _of_shapes(old: RawCapture, new: RawCapture, same: Sequence[RawCapture]) -> 
     """Yield one difference for each pair of sizes that were the same in the captures `same`, at the first node that has it."""
     seen = set()
     for number, (before, after) in enumerate(zip(old.nodes, new.nodes, strict=True), 1):
-        for name in before.shapes.keys() & after.shapes.keys():
+        for name in (name for name in before.shapes if name in after.shapes):
             pairs = zip(before.shapes[name], after.shapes[name], strict=False)
             for dim, pair in enumerate(pairs):
                 if pair[0] == pair[1] or pair in seen:
                     continue
-                seen.add(pair)
                 if len({raw.nodes[number - 1].shapes[name][dim] for raw in same}) == 1:
+                    seen.add(pair)
                     yield Difference("shape", number, f"size {dim} of {name}", str(pair[0]), str(pair[1]))
 
 

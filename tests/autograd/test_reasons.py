@@ -58,6 +58,11 @@ def test_a_size_that_is_dynamic_is_no_reason():
     ]
 
 
+def test_a_size_that_changes_as_a_dynamic_one_does_is_a_reason():
+    log = log_of(nn.Flatten(0), *(lambda model, shape=shape: model(leaf(*shape)).sum() for shape in ((7, 4), (4, 4), (5, 5))))
+    assert found(log[2]) == [("shape", "size 1 of self", "4", "5")]
+
+
 def leaf(*shape):
     return torch.ones(*shape, requires_grad=True)
 

@@ -30,7 +30,6 @@ _known: dict[int, int] = {}  # the number of a module by its id; another module 
 
 def noting_modules() -> hooks.Wrapping:
     """Add an entry for the module to the stack of each node that is made in anomaly mode; returns a handle, with `remove()`."""
-
     from torch._dynamo.eval_frame import skip_code
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
