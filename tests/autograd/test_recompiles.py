@@ -200,8 +200,18 @@ def of_sizes(hook):
 def test_sizes_that_torch_makes_dynamic():
     found = findings(lambda: of_sizes(lambda module, inputs, outputs: (inputs[0] * 2,)), count=6)
     (finding,) = (finding for finding in found if finding.rule == "DX716")
-    assert finding.title == "a captured backward pass is compiled again: a size 3, then 4"
+    assert finding.title == "a captured backward pass is compiled again: a size or an index 3, then 4"
     assert finding.advice == "one more compile is expected: torch makes a size dynamic when it changes"
+
+
+def test_an_index_is_not_a_size():
+    def program():
+        x = torch.ones(6, 4, requires_grad=True)
+        return lambda number: torch.autograd.grad(x[(1, 2, 3, 0)[number]].sum(), x)
+
+    found = findings(program, count=4)
+    assert [finding.rule for finding in found] == ["DX716", "DX711"]
+    assert found[0].title == "a captured backward pass is compiled again: a size or an index above 0, then 0 or below"
 
 
 def test_a_size_that_a_hook_needs_exactly():

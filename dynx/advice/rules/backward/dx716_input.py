@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dynx.advice.rule import RunRule
 from dynx.records.finding import Finding
 from dynx.records.location import Location
-from dynx.records.recompile import Recompile
+from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import frame_id
 from dynx.records.run_records import RunRecords
 
@@ -28,10 +28,9 @@ def _find(run: RunRecords) -> Iterator[Finding]:
     for (kind, location), group in groups.items():
         reasons = [recompile.reasons[0] for recompile in group]
         line = _specialized(run, group[-1], location) if kind == "size" else None
-        values = ", ".join(dict.fromkeys(reason.got or "another" for reason in reasons))
         yield Finding(
             RULE.id,
-            f"a captured backward pass is compiled again: {_WHAT.get(kind, 'an input')} {reasons[0].expected}, then {values}",
+            f"a captured backward pass is compiled again: {_change(reasons)}",
             line or location,
             sum(recompile.seconds for recompile in group),
             tuple(f"{recompile.id}: {recompile.reasons[0].text}" for recompile in group),
@@ -39,6 +38,18 @@ def _find(run: RunRecords) -> Iterator[Finding]:
             len(group),
             location if line is not None else None,
         )
+
+
+def _change(reasons: Sequence[Reason]) -> str:
+    """Return what changed, with its values. torch passes sizes and indices of nodes in `sizes`: those above zero as dynamic."""
+    first = reasons[0]
+    what, before, after = _WHAT.get(first.kind, "an input"), first.expected, [reason.got or "another" for reason in reasons]
+    if first.source.startswith("sizes["):
+        what = "a size or an index"
+        if first.kind == "type":
+            signs = {True: "above 0", False: "0 or below"}
+            before, after = signs["Tensor" in first.expected], [signs["Tensor" in reason.got] for reason in reasons]
+    return f"{what} {before}, then {', '.join(dict.fromkeys(after))}"
 
 
 def _specialized(run: RunRecords, last: Recompile, backward: Location) -> Location | None:
