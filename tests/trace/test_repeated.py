@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import dynx
+from dynx.advice import advise
+from dynx.records import RunRecords
 
 
 class Layer(nn.Module):
@@ -87,3 +91,12 @@ def test_lists_in_lists_are_found_at_the_outer_list():
     stages = [nn.Sequential(*(Layer() for _ in range(4))) for _ in range(4)]
     found = repeated(Net(stages), torch.ones(2, 8))
     assert (found.source, found.count) == ("self.layers", 4)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_file_that_says_that_no_modules_are_equal_has_no_finding(count):
+    with dynx.watch() as w, torch.no_grad():
+        torch.compile(Net(Layer() for _ in range(6)), backend="eager")(torch.ones(2, 8))
+    slow = replace(w.compiles[0], phases={"backend": 1000.0})
+    assert [finding.rule for finding in advise(RunRecords([slow]))] == ["DX901"]
+    assert not advise(RunRecords([replace(slow, repeated=replace(slow.repeated, count=count))]))

@@ -34,7 +34,9 @@ def _backend(compile: Compile) -> float:
 def _saved(compile: Compile) -> float:
     """Estimate the seconds that one compilation for all modules would save."""
     repeated = compile.repeated
-    return _backend(compile) * repeated.share * (1 - 1 / repeated.count) if repeated is not None else 0.0
+    if repeated is None or repeated.count < 2:
+        return 0.0
+    return _backend(compile) * repeated.share * (1 - 1 / repeated.count)
 
 
 def _code(repeated: Repeated) -> str:
