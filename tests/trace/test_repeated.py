@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import dynx
+from dynx import Run
 from dynx.advice import advise
-from dynx.records import RunRecords
 
 
 class Layer(nn.Module):
@@ -98,5 +98,5 @@ def test_a_file_that_says_that_no_modules_are_equal_has_no_finding(count):
     with dynx.watch() as w, torch.no_grad():
         torch.compile(Net(Layer() for _ in range(6)), backend="eager")(torch.ones(2, 8))
     slow = replace(w.compiles[0], phases={"backend": 1000.0})
-    assert [finding.rule for finding in advise(RunRecords([slow]))] == ["DX901"]
-    assert not advise(RunRecords([replace(slow, repeated=replace(slow.repeated, count=count))]))
+    assert [finding.rule for finding in advise(Run((slow,)))] == ["DX901"]
+    assert not advise(Run((replace(slow, repeated=replace(slow.repeated, count=count)),)))
