@@ -47,8 +47,8 @@ def _change(reasons: Sequence[Reason]) -> str:
     if first.source.startswith("sizes["):
         what = "a size or an index"
         if first.kind == "type":
-            signs = {True: "above 0", False: "0 or below"}
-            before, after = signs["Tensor" in first.expected], [signs["Tensor" in reason.got] for reason in reasons]
+            signs = ("above 0", "0 or below")
+            before, *after = signs if "Tensor" in (first.expected or "") else signs[::-1]
     return f"{what} {before}, then {', '.join(dict.fromkeys(after))}"
 
 
