@@ -187,7 +187,7 @@ def _of_values(before: RawNode, after: RawNode, number: int, only: str | tuple[s
     for name in names:
         old, new = before.values.get(name, "absent"), after.values.get(name, "absent")
         if old != new and name == "key":
-            yield Difference("function", number, "custom Function", before.function, f"another class {before.function}")
+            yield Difference("function", number, "custom Function", before.function, before.function)
         elif old != new and name.startswith(only):
             yield Difference(_kind(name, old, new), number, _subject(name), old, new)
 

@@ -64,7 +64,8 @@ class BackwardNode(Record):
 class RecaptureReason(Record):
     """What differs between a backward pass and the most similar earlier capture: `before` there, `after` here.
 
-    `kind` "first" is the first capture; "unknown" is a difference that only torch sees, of which `torch` has its words.
+    `kind` "first" is the first capture; "unknown" is a difference that only torch sees, of which `torch` has its words. Another
+    class of a custom Function may have the same name as `before`.
     """
 
     kind: RecaptureKind
@@ -82,7 +83,17 @@ class RecaptureReason(Record):
             return f"unknown; torch says: {self.torch}" if self.torch else "unknown"
         of = f"{self.node}: " if self.node is not None else ""
         at = f" at {self.location}" if self.location is not None else ""
-        return f"{of}{self.subject} {self.before}, then {self.after}{at}"
+        return f"{of}{self.change}{at}"
+
+    @property
+    def changed_to(self) -> str:
+        """`after` in words."""
+        return self.after if self.after != self.before else "another class of that name"
+
+    @property
+    def change(self) -> str:
+        """The subject with both values."""
+        return f"{self.subject} {self.before}, then {self.changed_to}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def _short(reason: RecaptureReason, count: int) -> str:
         return str(reason)
     of = f"{reason.node}: " if reason.node is not None else ""
     more = f"; and {count - 1} more" if count > 1 else ""
-    return f"{of}{reason.subject} {reason.before}, then {reason.after}{more}"
+    return f"{of}{reason.change}{more}"
 
 
 def _hooks(node: BackwardNode) -> str:

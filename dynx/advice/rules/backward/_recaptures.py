@@ -46,7 +46,7 @@ def _besides(group: list[BackwardCapture]) -> str:
     """Return what remains when the program avoids the first reason: the pass is captured again for it."""
     others = min((capture.reasons[1:] for capture in group), key=len)
     more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    return f"; also different: {others[0].subject} {others[0].before}, then {others[0].after}{more}" if others else ""
+    return f"; also different: {others[0].change}{more}" if others else ""
 
 
 def _times(count: int) -> str:
@@ -58,5 +58,5 @@ def _change(group: list[BackwardCapture]) -> str:
     if reason.kind == "unknown":
         return f"torch says: {reason.torch}" if reason.torch else "nothing that dynx can read differs"
     of = f"{reason.node}: " if reason.node is not None else ""
-    values = ", ".join(dict.fromkeys(capture.reason.after for capture in group))
+    values = ", ".join(dict.fromkeys(capture.reason.changed_to for capture in group))
     return f"{of}{reason.subject} {reason.before}, then {values}"

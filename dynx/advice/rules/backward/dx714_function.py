@@ -19,7 +19,7 @@ def _advice(reason: RecaptureReason) -> str:
             'compile the function that calls autograd.Function with backend="aot_eager" or "inductor": backend="eager" makes a '
             "class for it in each call; or call it outside the compiled function"
         )
-    if reason.after == f"another class {reason.before}":
+    if reason.after == reason.before:
         return f"define {reason.before.rpartition('.')[2]} once: its class statement runs again in each pass"
     return "one capture for each autograd.Function is expected"
 
