@@ -7,6 +7,7 @@ variable says where it is: `globals.count`, `Counter.total`.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from types import CellType, FunctionType, ModuleType
@@ -33,6 +34,7 @@ _OF_COMPILATION = (
     *("___", "_abc_"),
 )
 _NEW_NAMES_OF_OTHERS = ("__", *_OF_COMPILATION)  # names of Python and Dynamo, such as `___module_collections_1`
+_WITH_ID = re.compile(r"(_stream_\w+|_event)?_\d{6,}_c\d+")  # of an object with this id: of torch where code reads `type(x)`
 _METHODS = (FunctionType, staticmethod, classmethod, property)
 _OF_FUNCTIONS = ("__defaults__", "__kwdefaults__")
 
@@ -88,12 +90,13 @@ class Namespace:
     def names(self) -> set[str]:
         """Return the names in the namespace, without names that Python or torch sets."""
         names = self.owner.__dict__ if isinstance(self.owner, type) else self.owner
-        return {name for name in tuple(names) if isinstance(name, str) and not name.startswith(_NEW_NAMES_OF_OTHERS)}
+        own = {name for name in tuple(names) if isinstance(name, str) and not name.startswith(_NEW_NAMES_OF_OTHERS)}
+        return {name for name in own if _WITH_ID.fullmatch(name) is None}
 
 
 def is_name_of_user(name: str) -> bool:
     """Return whether a name may be the user's: neither Python (`__module__`) nor torch.compile (`__compiled_fn_1`) sets it."""
-    return name not in _SET_BY_PYTHON and not name.startswith(_OF_COMPILATION)
+    return name not in _SET_BY_PYTHON and not name.startswith(_OF_COMPILATION) and _WITH_ID.fullmatch(name) is None
 
 
 def cells_of_function(fn: FunctionType, path: str) -> Iterator[Variable | Namespace]:

@@ -450,3 +450,19 @@ def test_an_object_that_contains_itself():
     torch.compile(forward, backend="eager")(items, x())
     paths = [diff.path for diff in dynx.check(forward, [1], x(), calls=1).diffs]
     assert paths == ([] if items[1] is items else ["args[0][1]"])
+
+
+def kind(x):
+    return type(x)
+
+
+def of_kind(x):
+    return x * 2 if kind(x) is torch.Tensor else x
+
+
+def test_the_global_that_dynamo_adds_for_the_class_of_a_tensor_is_no_difference():
+    """It is `torch` itself, under a name such as `_140181903146128_c0`."""
+    names = set(globals())
+    for _ in range(2):
+        assert dynx.check(of_kind, torch.ones(3)).outcome == "same"
+    assert set(globals()) == names
