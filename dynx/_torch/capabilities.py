@@ -231,6 +231,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "captures_are_forgotten": ("torch._C:_dynamo.compiled_autograd.clear_cache", _CAPTURES),
     "captures_are_numbered": ("torch._dynamo.compiled_autograd:COMPILE_COUNTER", _CAPTURES),
     "captures_are_enabled": ("torch._dynamo.compiled_autograd:compiled_autograd_enabled", _CAPTURES),
+    "schemas": ("torch._C:_jit_get_all_schemas", _CAPTURES),
     "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 

@@ -8,17 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dynx._torch.autograd.captures import RawCapture
-from dynx._torch.autograd.nodes import RawHook, RawNode
+from dynx._torch.autograd.nodes import RawHook, RawNode, is_symbolic
 from dynx.records.backward import RecaptureKind
 
 OUTPUTS = "class of the output"
-# Names of what operators save as SymInt, by torch's derivatives.yaml: torch may make such a number dynamic, and then capture
-# nothing for another one. Other numbers, such as an exponent, are in the key.
-SYMBOLIC = re.compile(
-    "HxW|bias_sizes|diagonal|end|groups|ignore_index|index|length|max_k|max_q|output_padding|proj_size|repeats|shifts|sizes|"
-    "split_sizes?|start|storage_offset|window_size_(left|right)|size|stride|pad|normalized_shape|N|C|step|padding_idx|padding|"
-    "output_size|kernel_size|dilation|hidden_size|batch_sizes"
-)
+_INPUTS = "argument inputs"
+_CREATE_GRAPH = "argument create_graph"
+_MODULE_HOOK = "BackwardHookFunctionBackward"  # the node of `register_full_backward_hook` and of its pre-hook
 _NUMBERS = re.compile(r"\(?[-\d, ]+\)?")  # an int, or ints
 _NO_NODE = "none: no gradient is needed"
 
@@ -51,11 +47,12 @@ def differences(new: RawCapture, hooks: HooksOf, earlier: Sequence[tuple[RawCapt
     if same:
         return next(filter(None, (list(_of_sizes(old, new, same)) for old in same)), [])
     last = max(number for number in where if number is not None)
-    similar = [old for old, number in zip(latest_first, where, strict=True) if number == last]
-    found = [list(at_node(*old, new, hooks, last)) for old in similar]
-    index = min(range(len(found)), key=lambda number: len(found[number]))
-    others = [old for old, old_hooks in latest_first if _first(old, old_hooks, *similar[index]) is None]
-    return [*found[index], *_later(*similar[index], new, hooks, found[index], others)]
+    found = []
+    for old, old_hooks in (each for each, number in zip(latest_first, where, strict=True) if number == last):
+        here = list(at_node(old, old_hooks, new, hooks, last))
+        same = [each for each, other_hooks in latest_first if _first(each, other_hooks, old, old_hooks) is None]
+        found.append([*here, *_later(old, old_hooks, new, hooks, here, same)])
+    return min(found, key=len)
 
 
 def _later(
@@ -99,7 +96,8 @@ def is_certain(found: Difference) -> bool:
     if found.kind == "shape":
         return False
     if found.kind == "request":
-        return found.subject != OUTPUTS  # a subclass without an effect on autograd has the same key
+        # a subclass without an effect on autograd has the same key, and so may a pass with create_graph=True
+        return found.subject not in (OUTPUTS, _CREATE_GRAPH)
     return found.kind != "structure" or found.subject == "node" or _NO_NODE in (found.before, found.after)
 
 
@@ -140,8 +138,7 @@ def at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: Hoo
         return
     before, after = (raw.nodes[number - 1] if number <= len(raw.nodes) else None for raw in (old, new))
     if before is None or after is None or before.name != after.name:
-        was, now = (node.name if node is not None else "the end" for node in (before, after))
-        yield Difference("structure", number if after is not None else None, "node", was, now)
+        yield _other_node(old, new, number)
         return
     found = [
         *_of_values(before, after, number),
@@ -160,6 +157,24 @@ def at_node(old: RawCapture, old_hooks: HooksOf, new: RawCapture, new_hooks: Hoo
         yield each
 
 
+def _other_node(old: RawCapture, new: RawCapture, number: int) -> Difference:
+    """Return why another node runs: other inputs are asked for, a module has a hook, or the forward pass is another one."""
+    if old.targets != new.targets:
+        counts = len(old.targets), len(new.targets)
+        after = "others" if counts[0] == counts[1] else _tensors(counts[1])
+        return Difference("request", None, _INPUTS, _tensors(counts[0]), after)
+    was, now = (raw.nodes[number - 1].name if number <= len(raw.nodes) else "the end" for raw in (old, new))
+    at = number if number <= len(new.nodes) else None
+    before, after = (sum(node.name == _MODULE_HOOK for node in raw.nodes) for raw in (old, new))
+    if _MODULE_HOOK in (was, now) and before != after:
+        return Difference("hook", at, "nodes of full backward hooks of modules", str(before), str(after))
+    return Difference("structure", at, "node", was, now)
+
+
+def _tensors(count: int) -> str:
+    return f"{count} tensor{'s' if count != 1 else ''}" if count else "none"
+
+
 def _follows(difference: Difference) -> int:
     """Return a key that sorts what may follow from other differences behind them: what the node saved."""
     return 2 if difference.subject.startswith("saved tensor ") else int(difference.kind == "value")
@@ -170,7 +185,11 @@ def of_request(old: RawCapture, new: RawCapture) -> Iterator[Difference]:
     if old.accumulates != new.accumulates:
         calls = ("torch.autograd.grad()", "backward()")
         yield Difference("request", None, "call of", calls[old.accumulates], calls[new.accumulates])
-    if old.classes != new.classes and old.nodes and new.nodes:
+    if old.create_graph != new.create_graph:
+        yield Difference("request", None, _CREATE_GRAPH, str(old.create_graph), str(new.create_graph))
+    if len(old.classes) != len(new.classes) and old.nodes and new.nodes:
+        yield Difference("request", None, "losses", str(len(old.classes)), str(len(new.classes)))
+    elif old.classes != new.classes and old.nodes and new.nodes:
         yield Difference("request", None, OUTPUTS, ", ".join(old.classes), ", ".join(new.classes))
     if old.nodes and new.nodes:
         yield from _of_values(old.nodes[0], new.nodes[0], 1, only=("gradient", "number of dims of gradient"))
@@ -189,18 +208,18 @@ def _of_values(before: RawNode, after: RawNode, number: int, only: str | tuple[s
         if old != new and name == "key":
             yield Difference("function", number, "custom Function", before.function, before.function)
         elif old != new and name.startswith(only):
-            yield Difference(_kind(name, old, new), number, _subject(name), old, new)
+            yield Difference(_kind(before.name, name, old, new), number, _subject(name), old, new)
 
 
-def _kind(name: str, old: str, new: str) -> RecaptureKind:
+def _kind(node: str, name: str, old: str, new: str) -> RecaptureKind:
     if name.startswith("input "):
         return "frozen" if _NO_NODE in (old, new) else "structure"
     if name == ".grad":
         return "grad"
     if (name.startswith(("gradient ", "saved tensor ")) or name == "dtype") and "absent" not in (old, new):
         return "dtype"
-    is_symbolic = SYMBOLIC.fullmatch(name) is not None or (name == "dim" and new.startswith("("))  # that of an FFT
-    return "shape" if is_symbolic and _NUMBERS.fullmatch(old) and _NUMBERS.fullmatch(new) else "value"
+    are_numbers = _NUMBERS.fullmatch(old) and _NUMBERS.fullmatch(new)
+    return "shape" if are_numbers and is_symbolic(node, name) else "value"
 
 
 def _subject(name: str) -> str:

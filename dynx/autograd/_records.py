@@ -16,9 +16,8 @@ from dynx._torch.autograd.captures import RawCapture, uncaptured
 from dynx._torch.autograd.nodes import RawHook, RawNode
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.subscribers import generation
-from dynx.autograd._differences import Difference, HooksOf, differences
+from dynx.autograd._differences import Difference, HooksOf, differences, is_certain
 from dynx.autograd._order import check_order
-from dynx.autograd._would_capture import fewest, first_differences
 from dynx.records.backward import (
     BackwardCapture,
     BackwardHook,
@@ -51,6 +50,7 @@ class _Captured:
     calls: Mapping[int, Sequence[_Calls]]
     eager: frozenset[int | None]  # numbers of nodes
     dynamic_sizes: int
+    sized: frozenset[int]  # numbers of the nodes that read a dynamic size
     order_errors: tuple[OrderError, ...]
     moved: int
 
@@ -102,6 +102,7 @@ class Captures:
                 calls,
                 frozenset(fx.origin_of(each) for each in nodes if fx.is_eager(each)),
                 sum(fx.kind_of(node) == "size" for node in nodes),
+                frozenset(fx.readers_of_sizes(raw.graph)),
                 check_order(raw.graph),
                 _moved(raw.before_reordering, [node.name for node in nodes]),
             )
@@ -125,7 +126,7 @@ class Captures:
         hooks = captured.hooks
         nodes = captured.nodes()
         earlier = self._cached(raw, self._captured[:index])
-        found = differences(raw, hooks, [(each.raw, each.hooks) for each in earlier])
+        found = differences(raw, hooks, [(each.raw, each.hooks) for each in earlier]) or _unread(captured, earlier)
         return BackwardCapture(
             captured.generation,
             f"!{raw.number}",
@@ -153,7 +154,9 @@ class Captures:
         earlier = self._cached(raw, self._captured)
         if not earlier:
             return CaptureVerdict("capture", (RecaptureReason("first", ""),))
-        certain, doubtful = fewest([first_differences(raw, each.raw) for each in earlier])
+        found = differences(raw, {}, [(each.raw, {}) for each in earlier])
+        certain = [each for each in found if is_certain(each)]
+        doubtful = [each for each in found if not is_certain(each)]
         names = _names(raw)
         nodes = [_node(number, node, names) for number, node in enumerate([_ROOT, *raw.nodes])]
         reasons = tuple(self._reason(each, nodes, raw) for each in (*certain, *doubtful))
@@ -178,6 +181,15 @@ class Captures:
             after = f"{after} ({'no longer reached' if is_left_out else 'reached now'}: {', '.join(names)})"
         location = (_line_of(hook) if hook is not None else None) or (node.location if node is not None else None)
         return RecaptureReason(found.kind, subject, found.before, after, node, location, raw.reason)
+
+
+def _unread(captured: _Captured, earlier: Sequence[_Captured]) -> list[Difference]:
+    """Return the change of a size that cannot be read, such as that of a view: it is dynamic in this capture only."""
+    before = min((each.raw.sizes for each in earlier), default=0)
+    if captured.raw.sizes <= before:
+        return []
+    new = captured.sized.difference(*(each.sized for each in earlier)) or captured.sized
+    return [Difference("shape", min(new, default=None), "another size or index, which cannot be read")]
 
 
 def _names(raw: RawCapture) -> dict[int, str]:

@@ -92,8 +92,8 @@ class RecaptureReason(Record):
 
     @property
     def change(self) -> str:
-        """The subject with both values."""
-        return f"{self.subject} {self.before}, then {self.changed_to}"
+        """The subject with both values, if they are known."""
+        return self.subject if self.before == self.after == "" else f"{self.subject} {self.before}, then {self.changed_to}"
 
 
 @dataclass(frozen=True, slots=True)

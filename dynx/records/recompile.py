@@ -53,7 +53,7 @@ class Reason(Record):
     rule: str | None = None  # "DX102" where an advice rule applies
     against: str | None = None  # the compile id whose guard failed
     # the kind of object that holds the value: "argument", "global", "module", "optimizer", "object"; "captured" for a value
-    # of a captured backward pass, which has no name in the program
+    # of a captured backward pass, which has no name in the program, "code of torch" for one of a function that the pass calls
     holder: str | None = None
     requesters: tuple[Location, ...] = ()  # every line that requested the guard, in order
     text: str = ""  # the guard as torch words it

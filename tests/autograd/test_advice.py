@@ -105,5 +105,5 @@ def test_followed_advice_leaves_one_capture(program, change, advice):
 def test_dynamic_sizes_leave_one_capture():
     captures, (advice,) = trained(sizes)
     assert captures == 2
-    assert advice.endswith("to avoid it, compile with dynamic=True")
+    assert advice.endswith("or torch.compile(dynamic=True) under the setting")
     assert trained(sizes, dynamic=True) == (1, [])

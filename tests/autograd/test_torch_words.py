@@ -13,7 +13,7 @@ import yaml
 from backward_models import Model, add_hooks, loss_of
 
 import dynx
-from dynx.autograd._differences import SYMBOLIC
+from dynx._torch.autograd.nodes import is_symbolic
 
 _NODE = re.compile(r"new autograd node: \S+ \(NodeCall (\d+)\)")
 
@@ -98,16 +98,21 @@ def test_an_observer_makes_no_pass_fail(program, observed):
     assert observed is not dynx.watch or (not watch.troubles and watch.backward_captures)
 
 
-def test_names_of_symbolic_numbers_are_those_of_torch():
+def test_numbers_that_may_be_symbolic_are_those_of_torch():
     torchgen = pytest.importorskip("torchgen", reason="torch was installed without torchgen")
     functions = yaml.safe_load((Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text())
-    symbolic = set()
+    found = {True: set(), False: set()}
     for function in functions:
         formulas = " ".join(str(value) for key, value in function.items() if key != "name")
-        arguments = re.findall(r"SymInt(?:\[\d*\])?\??\s+(\w+)", function["name"].partition("->")[0])
-        symbolic |= {name for name in arguments if re.search(rf"\b{name}\b", formulas)}
-    assert symbolic
-    assert all(SYMBOLIC.fullmatch(name) for name in symbolic - {"dim"})
+        operator, _, arguments = function["name"].partition("->")[0].partition("(")
+        node = f"{operator.partition('.')[0].replace('_', '')}Backward0"
+        for kind, name in re.findall(r"\b((?:Sym)?[Ii]nt)(?:\[\d*\])?\??\s+(\w+)", arguments):
+            if re.search(rf"\b{name}\b", formulas):
+                found[kind == "SymInt"].add((node, name))
+    assert len(found[True]) > 50
+    assert all(is_symbolic(*each) for each in found[True])
+    wrong = {each for each in found[False] - found[True] if is_symbolic(*each)}
+    assert not wrong
 
 
 def torchs_nodes(capture):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -59,6 +59,12 @@ def origin_of(node: Any) -> int | None:
     """Return the number of the autograd node (its NodeCall) that an FX node was captured from."""
     found = _ORIGIN.findall(node.meta.get("stack_trace") or "")
     return int(found[-1]) if found else None
+
+
+def readers_of_sizes(graph_module: Any) -> Iterator[int]:
+    """Yield the numbers of the autograd nodes whose operations read a size that is an input of the graph."""
+    for size in (node for node in graph_module.graph.nodes if kind_of(node) == "size"):
+        yield from (number for user in size.users if kind_of(user) != "size" and (number := origin_of(user)) is not None)
 
 
 def compiled_graph_of(node: Any) -> str | None:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.autograd.capture_cache import Emptied, emptied
-from dynx._torch.autograd.nodes import RawHook, RawNode, describe, is_unusable, read_all
+from dynx._torch.autograd.nodes import ACCUMULATE, RawHook, RawNode, describe, is_unusable, read_all
 from dynx._torch.capabilities import hook_point
 from dynx.errors import UsageError
 
@@ -36,6 +36,8 @@ class RawCapture:
     accumulates: bool  # False for `torch.autograd.grad`
     emptied: Emptied  # how often torch's cache was emptied before it
     classes: tuple[str, ...] = ()  # of the tensors at which the pass begins
+    targets: tuple[str | int, ...] = ()  # of the argument `inputs`: ids of leaves, names of the nodes of other tensors
+    create_graph: bool = False
     number: int = -1  # torch's id: "!0" is number 0
     reason: str = ""  # torch's words, if TORCH_LOGS=compiled_autograd_verbose is set
     before_reordering: tuple[str, ...] = ()  # names of nodes of the graph
@@ -53,7 +55,7 @@ class RawCapture:
 
 OnCapture = Callable[[RawCapture], None]
 _ARGUMENTS = ("self", "inputs", "sizes", "scalars", "origins", "accumulate_grad")  # of `begin_capture`
-_INPUTS = 3  # the index of the argument `inputs`, after the outputs
+_CREATE_GRAPH, _INPUTS = 2, 3  # indices of arguments of the engine, after the outputs
 _ENGINE = "_engine_run_backward"  # the function of torch through which each backward pass of Python goes
 
 
@@ -96,9 +98,16 @@ class Observation(Handle):
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
         named = dict(zip(_ARGUMENTS, args, strict=False)) | kwargs
         instance, sizes, inputs = named["self"], named["sizes"], named["inputs"]
-        roots, targets, classes = _roots()
+        request = _request()
         capture = RawCapture(
-            read_all(roots, targets), len(sizes), len(inputs), named["accumulate_grad"], replace(emptied), classes
+            read_all(request.roots, request.targets),
+            len(sizes),
+            len(inputs),
+            named["accumulate_grad"],
+            replace(emptied),
+            request.classes,
+            tuple(id(node.variable) if node.name() == ACCUMULATE else node.name() for node in request.targets),
+            request.create_graph,
         )
         self._active[id(instance)] = capture
         capture.times["start"] = time.perf_counter()
@@ -195,19 +204,28 @@ def _codes(function: Any) -> list[CodeType]:
     return [function.__code__, *(code for code in function.__code__.co_consts if isinstance(code, CodeType))]
 
 
-def _roots() -> tuple[list[Any], list[Any], tuple[str, ...]]:
-    """Return the nodes at which the pass that is being captured begins, those of `inputs`, and the classes of the tensors.
+class _Request(NamedTuple):
+    """The arguments of a backward pass; empty if C++ began it."""
 
-    They are empty if C++ began the pass.
-    """
+    roots: Sequence[Any] = ()  # nodes
+    targets: Sequence[Any] = ()  # nodes of the tensors of `inputs`
+    classes: tuple[str, ...] = ()
+    create_graph: bool = False
+
+
+def _request() -> _Request:
+    """Return the arguments of the pass that is being captured."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == _ENGINE and frame.f_globals.get("__name__") == "torch.autograd.graph":
             outputs, args = frame.f_locals.get("t_outputs", ()), frame.f_locals.get("args", ())
-            inputs = args[_INPUTS] if len(args) > _INPUTS else frame.f_locals.get("kwargs", {}).get("inputs")
-            return _nodes(outputs), _nodes(inputs or ()), tuple(type(each).__qualname__ for each in outputs)
+            kwargs = frame.f_locals.get("kwargs", {})
+            inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs")
+            create_graph = args[_CREATE_GRAPH] if len(args) > _CREATE_GRAPH else kwargs.get("create_graph")
+            classes = tuple(type(each).__qualname__ for each in outputs)
+            return _Request(_nodes(outputs), _nodes(inputs or ()), classes, bool(create_graph))
         frame = frame.f_back
-    return [], [], ()
+    return _Request()
 
 
 def _nodes(tensors: Sequence[Any]) -> list[Any]:

@@ -2,12 +2,13 @@
 
 Torch: attributes of `torch.autograd.graph.Node` (`_saved_*`, `_raw_saved_*`, `_input_metadata`, `metadata`), of the node
 `AccumulateGrad` (`variable`), and of the node of a custom `torch.autograd.Function` (`_forward_cls`,
-`_compiled_autograd_key`). The order is that of `python_compiled_autograd.cpp`. No saved tensor is unpacked, so no hook of the
-program runs, and no value keeps a node or a tensor alive.
+`_compiled_autograd_key`); and the schemas of operators. The order is that of `python_compiled_autograd.cpp`. No saved tensor is
+unpacked, so no hook of the program runs, and no value keeps a node or a tensor alive.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections import Counter
@@ -21,6 +22,8 @@ from dynx._torch.autograd.forward_modules import module_of
 
 ROOT = "torch::autograd::GraphRoot"  # the name of the node that starts each backward pass
 ACCUMULATE = "torch::autograd::AccumulateGrad"
+_BACKWARD = re.compile(r"Backward\d+$")
+_SYMINT = re.compile(r"SymInt(?:\[\d*\])?\??\s+(\w+)")  # in the text of a schema
 _MAX_TEXT = 80  # characters of a saved value
 _LINE = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>.*)')
 
@@ -209,6 +212,21 @@ def _saved_tensors(node: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{title}[{index}]", each) for index, each in enumerate(saved))
             else:
                 yield title, saved
+
+
+def is_symbolic(node: str, argument: str) -> bool:
+    """Return whether torch may make a number that a node saved symbolic: it is a SymInt in the schema of the operator."""
+    return argument in _symbolic_arguments().get(_BACKWARD.sub("", node).lower(), ())
+
+
+@functools.cache
+def _symbolic_arguments() -> Mapping[str, set[str]]:
+    """Return by operator, such as "constantpadnd" of ConstantPadNdBackward0, the arguments that are SymInt."""
+    found: dict[str, set[str]] = {}
+    for schema in torch._C._jit_get_all_schemas():
+        operator = schema.name.removeprefix("aten::").replace("_", "")
+        found.setdefault(operator, set()).update(_SYMINT.findall(str(schema)))
+    return found
 
 
 def _metadata(node: Any, name: str, saved: Any) -> str | None:

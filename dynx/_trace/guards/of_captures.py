@@ -10,6 +10,7 @@ from types import CodeType
 from dynx._reading.user_location import owner_of_file
 from dynx.records import Reason
 
+_GRAPH = "<eval_with_key>"  # begins the file name of the code of a `torch.fx.GraphModule`
 _HOOK = re.compile(r"hooks\[\d+\]")
 _KEYWORD = re.compile(r"hooks\[\d+\]\.keywords\['(\w+)'\]")  # of a `functools.partial`
 _METHOD = re.compile(r"hooks\[\d+\]\.__self__\b")
@@ -24,7 +25,8 @@ def is_captured(compile_id: str, code: CodeType) -> bool:
 def in_words_of_hooks(of_torch: Sequence[Reason], named: Sequence[Reason], code: CodeType) -> list[Reason]:
     """Return `named` with the names of hooks, if the code is that of a captured backward pass; `of_torch` has torch's names.
 
-    `holder` is "captured" for arguments and intermediate values of the pass, which have no name in the program.
+    `holder` is "captured" for arguments and intermediate values of the pass, which have no name in the program, and
+    "code of torch" for those of functions that it calls, such as the one that calls a hook.
     """
     if not of_torch or not is_captured(of_torch[0].against or "", code):
         return list(named)
@@ -34,7 +36,8 @@ def in_words_of_hooks(of_torch: Sequence[Reason], named: Sequence[Reason], code:
 def _named(of_torch: Reason, named: Reason, code: CodeType) -> Reason:
     if _HOOK.match(of_torch.source) is None:
         is_local = re.split(r"\W", of_torch.source, maxsplit=1)[0] in code.co_varnames
-        return replace(named, holder="captured") if is_local else named
+        is_graph = code.co_filename.startswith(_GRAPH)
+        return replace(named, holder="captured" if is_graph else "code of torch") if is_local else named
     function = named.location.function.rpartition(".")[2] if named.location is not None else ""
     source = _METHOD.sub("self", _KEYWORD.sub(r"\1", named.source))
     return replace(named, source=_HOOK.sub(_CALLED.get(function, function), source))

@@ -41,7 +41,7 @@ def causes(run: RunRecords) -> tuple[Cause, ...]:
     groups: _Groups = {}
     ended = {compile.key for compile in run.ended}  # of which rule DX303 has a finding
     for recompile in run.recompiles:
-        if recompile.key in ended or (recompile.reasons and recompile.reasons[0].holder == "captured"):
+        if recompile.key in ended or (recompile.reasons and recompile.reasons[0].holder in ("captured", "code of torch")):
             continue
         rule = rule_of_reason(recompile.reasons[0]) if recompile.reasons else None
         if rule is not None:

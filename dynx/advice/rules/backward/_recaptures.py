@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from dynx.records.backward import BackwardCapture, RecaptureKind, RecaptureReason
 from dynx.records.finding import Finding
@@ -57,6 +57,21 @@ def _change(group: list[BackwardCapture]) -> str:
     reason = group[0].reason
     if reason.kind == "unknown":
         return f"torch says: {reason.torch}" if reason.torch else "nothing that dynx can read differs"
-    of = f"{reason.node}: " if reason.node is not None else ""
-    values = ", ".join(dict.fromkeys(capture.reason.changed_to for capture in group))
-    return f"{of}{reason.subject} {reason.before}, then {values}"
+    reasons = [capture.reason for capture in group]
+    values = list(dict.fromkeys((each.before, each.changed_to) for each in reasons))
+    if len(values) == 1:
+        change = reason.change
+    elif len({before for before, _ in values}) == 1:
+        change = f"{reason.subject} {reason.before}, then {', '.join(after for _, after in values)}"
+    else:
+        change = f"{reason.subject} {'; '.join(f'{before}, then {after}' for before, after in values)}"
+    return f"{_node(reasons)}{change}"
+
+
+def _node(reasons: Sequence[RecaptureReason]) -> str:
+    """Return the node, without its number in the pass if that differs."""
+    node = reasons[0].node
+    if node is None:
+        return ""
+    is_one = len({each.node.number for each in reasons if each.node is not None}) == 1
+    return f"{node if is_one else node.short_name}: "

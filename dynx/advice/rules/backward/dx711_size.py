@@ -12,7 +12,10 @@ from dynx.records.run_records import RunRecords
 
 
 def _advice(reason: RecaptureReason) -> str:
-    return "one more capture is expected: it makes the size dynamic; to avoid it, compile with dynamic=True"
+    return (
+        "one more capture for each size that changes is expected: it makes the size dynamic; to avoid it, dynamic=True where "
+        "compiled autograd is enabled: autograd.capture(dynamic=True), or torch.compile(dynamic=True) under the setting"
+    )
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:

@@ -14,14 +14,14 @@ _ADVICE: dict[RecaptureKind, str] = {
     "structure": "one capture for each path of the forward pass is expected; to avoid it, take the same path in every pass",
     "value": "one capture for each value is expected; to avoid it, pass the same value in every pass",
     "dtype": "one capture for each dtype is expected; to avoid it, compute in the same dtype in every pass",
-    "frozen": "one capture for each set of trained parameters is expected",
+    "frozen": "one capture for each set of tensors that require gradients is expected",
     "compiled": "avoid the recompile of the forward pass, of which there is a finding of its own",
-    "request": "one capture for backward() and one for grad() are expected",
+    "request": "one capture for each kind of call is expected; to avoid it, call backward() or grad() alike in every pass",
     "unknown": "compare the two passes at the node that torch names: nothing that dynx can read differs",
 }
 
 
-_LOGS = "set TORCH_LOGS=compiled_autograd_verbose: torch then names the node, but may raise an internal error in another pass"
+_LOGS = "set TORCH_LOGS=compiled_autograd_verbose for torch's words; torch may then raise an internal error in another pass"
 
 
 def _advice(reason: RecaptureReason) -> str:

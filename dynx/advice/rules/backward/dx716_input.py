@@ -12,29 +12,33 @@ from dynx.records.record import frame_id
 from dynx.records.run_records import RunRecords
 
 _WHAT = {"size": "a size", "stride": "a stride", "rank": "the number of dims", "dtype": "a dtype", "value": "a number"}
+_WHO = {"captured": "a captured backward pass", "code of torch": "code of torch that a captured backward pass calls"}
+_OF_HOOKS = (
+    "one compile for each is expected: a function that calls the hooks of several tensors, or updates them, gets each of them"
+)
 _FORMAT = "one compile for each memory format is expected; to avoid it, use the same one in every pass"
 _ANY = "one compile for each is expected; to avoid it, pass the same in every pass"
 
 
 def _find(run: RunRecords) -> Iterator[Finding]:
-    groups: dict[tuple[str, Location], list[Recompile]] = {}
+    groups: dict[tuple[str, str, Location], list[Recompile]] = {}
     # of which rule DX714 has a finding: another class of an `autograd.Function` compiles its backward again, too
     classes = {(each.generation, each.id) for each in run.backward_captures if each.reason.kind == "function"}
     for recompile in run.recompiles:
         reason = recompile.reasons[0] if recompile.reasons else None
         is_of_class = (recompile.generation, recompile.id.partition("/")[0]) in classes
-        if reason is not None and reason.holder == "captured" and not is_of_class:
-            groups.setdefault((reason.kind, reason.location or recompile.location), []).append(recompile)
-    for (kind, location), group in groups.items():
+        if reason is not None and reason.holder in _WHO and not is_of_class:
+            groups.setdefault((reason.holder, reason.kind, reason.location or recompile.location), []).append(recompile)
+    for (holder, kind, location), group in groups.items():
         reasons = [recompile.reasons[0] for recompile in group]
         line = _specialized(run, group[-1], location) if kind == "size" else None
         yield Finding(
             RULE.id,
-            f"a captured backward pass is compiled again: {_change(reasons)}",
+            f"{_WHO[holder]} is compiled again: {_change(reasons)}",
             line or location,
             sum(recompile.seconds for recompile in group),
             tuple(f"{recompile.id}: {recompile.reasons[0].text}" for recompile in group),
-            _advice(kind, group, line),
+            _advice(kind, group, line) if holder == "captured" else _OF_HOOKS,
             len(group),
             location if line is not None else None,
         )
