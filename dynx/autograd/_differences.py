@@ -165,9 +165,9 @@ def _other_node(old: RawCapture, new: RawCapture, number: int) -> Difference:
         return Difference("request", None, _INPUTS, _tensors(counts[0]), after)
     was, now = (raw.nodes[number - 1].name if number <= len(raw.nodes) else "the end" for raw in (old, new))
     at = number if number <= len(new.nodes) else None
-    before, after = (sum(node.name == _MODULE_HOOK for node in raw.nodes) for raw in (old, new))
-    if _MODULE_HOOK in (was, now) and before != after:
-        return Difference("hook", at, "nodes of full backward hooks of modules", str(before), str(after))
+    old_hooks, new_hooks = (sum(node.name == _MODULE_HOOK for node in raw.nodes) for raw in (old, new))
+    if _MODULE_HOOK in (was, now) and old_hooks != new_hooks:
+        return Difference("hook", at, "nodes of full backward hooks of modules", str(old_hooks), str(new_hooks))
     return Difference("structure", at, "node", was, now)
 
 
