@@ -56,7 +56,8 @@ class BackwardNode(Record):
         return _NAMESPACES.sub("", self.name)
 
     def __str__(self) -> str:
-        subject = self.function or self.parameter or self.module
+        own = "" if self.function.startswith("torch.") else self.function  # the name of the node has that of a class of torch
+        subject = own or self.parameter or self.module
         return f"{self.short_name} (NodeCall {self.number}{f', {subject}' if subject else ''})"
 
 
