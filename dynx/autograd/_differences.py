@@ -12,6 +12,7 @@ from dynx._torch.autograd.nodes import RawHook, RawNode, is_symbolic
 from dynx.records.backward import RecaptureKind
 
 OUTPUTS = "class of the output"
+_COUNT = "number of inputs"  # of a node, such as that of `torch.stack`
 _INPUTS = "argument inputs"
 _CREATE_GRAPH = "argument create_graph"
 _MODULE_HOOK = "BackwardHookFunctionBackward"  # the node of `register_full_backward_hook` and of its pre-hook
@@ -98,7 +99,7 @@ def is_certain(found: Difference) -> bool:
     if found.kind == "request":
         # a subclass without an effect on autograd has the same key, and so may a pass with create_graph=True
         return found.subject not in (OUTPUTS, _CREATE_GRAPH)
-    return found.kind != "structure" or found.subject == "node" or _NO_NODE in (found.before, found.after)
+    return found.kind != "structure" or found.subject in ("node", _COUNT) or _NO_NODE in (found.before, found.after)
 
 
 def _of_sizes(old: RawCapture, new: RawCapture, same: Sequence[RawCapture]) -> Iterator[Difference]:
@@ -205,6 +206,8 @@ def _of_values(before: RawNode, after: RawNode, number: int, only: str | tuple[s
         names.pop("key", None)
     for name in names:
         old, new = before.values.get(name, "absent"), after.values.get(name, "absent")
+        if name.startswith("input ") and "absent" in (old, new):
+            continue  # the number of inputs differs
         if old != new and name == "key":
             yield Difference("function", number, "custom Function", before.function, before.function)
         elif old != new and name.startswith(only):
@@ -212,6 +215,8 @@ def _of_values(before: RawNode, after: RawNode, number: int, only: str | tuple[s
 
 
 def _kind(node: str, name: str, old: str, new: str) -> RecaptureKind:
+    if name == _COUNT:
+        return "structure"
     if name.startswith("input "):
         return "frozen" if _NO_NODE in (old, new) else "structure"
     if name == ".grad":

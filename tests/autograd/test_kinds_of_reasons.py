@@ -70,6 +70,13 @@ def test_a_constant_does_not_hide_another():
     assert reasons(log) == [[("value", "dim", "(0,)", "(1,)"), ("value", "exponent", "2", "3")]]
 
 
+@pytest.mark.parametrize("join", [torch.stack, torch.cat])
+def test_the_number_of_tensors_that_are_joined(join):
+    log = passes(gradient_of(lambda x, number: join([x.sin()] * (2 + number)), 4), 2)
+    assert reasons(log)[0][0] == ("structure", "number of inputs", "2", "3")
+    assert log[1].reason.node.name.startswith(("Stack", "Cat"))
+
+
 def assigned(x, number):
     y = x * 2
     y[number] = 3.0

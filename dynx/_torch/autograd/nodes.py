@@ -135,6 +135,7 @@ def read(node: Any, reached_by: Any = None) -> RawNode:
             shapes[name.partition("_sym_size")[0]] = tuple(map(int, value))
         elif "sym_" not in name:
             values[name] = repr(_signed(value))[:_MAX_TEXT]
+    values["number of inputs"] = str(len(node.next_functions))
     for index, (following, output) in enumerate(node.next_functions):
         name = following.name() if following is not None else "none: no gradient is needed"
         values[f"input {index}"] = name if not output else f"{name}, output {output}"

@@ -49,11 +49,13 @@ def _change(reasons: Sequence[Reason]) -> str:
     first = reasons[0]
     what, before, after = _WHAT.get(first.kind, "an input"), first.expected, [reason.got or "another" for reason in reasons]
     if first.source.startswith("sizes["):
-        what = "a size or an index"
-        if first.kind == "type":
-            signs = ("above 0", "0 or below")
-            before, *after = signs if "Tensor" in (first.expected or "") else signs[::-1]
+        what, before, after = "a size or an index", _number(before or "another"), [_number(each) for each in after]
     return f"{what} {before}, then {', '.join(dict.fromkeys(after))}"
+
+
+def _number(value: str) -> str:
+    """Return a number that torch passes: one above 0 in the sizes of a tensor, so that it may be dynamic; others as int."""
+    return "above 0" if "Tensor" in value else "0 or below" if value == str(int) else value
 
 
 def _specialized(run: RunRecords, last: Recompile, backward: Location) -> Location | None:
