@@ -185,10 +185,11 @@ class Captures:
 
 def _unread(captured: _Captured, earlier: Sequence[_Captured]) -> list[Difference]:
     """Return the change of a size that cannot be read, such as that of a view: it is dynamic in this capture only."""
-    before = min((each.raw.sizes for each in earlier), default=0)
-    if captured.raw.sizes <= before:
+    names = [node.name for node in captured.raw.nodes]
+    same = [each for each in earlier if [node.name for node in each.raw.nodes] == names]
+    if not same or captured.raw.sizes <= max(each.raw.sizes for each in same):
         return []
-    new = captured.sized.difference(*(each.sized for each in earlier)) or captured.sized
+    new = captured.sized.difference(*(each.sized for each in same)) or captured.sized
     return [Difference("shape", min(new, default=None), "another size or index, which cannot be read")]
 
 
