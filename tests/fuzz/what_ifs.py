@@ -205,9 +205,8 @@ def compare(seed: int, device: str | None = None) -> tuple[list[str], int]:
     text = source(seed)
     watch = Watch(what_if=math.inf)
     runs: list[dict[str, object]] = []
-    for number in range(
-        MOST
-    ):  # runs fill caches of torch until two are the same; all are called from one line, which torch logs
+    # runs fill caches of torch until two are the same; all are called from one line, which torch logs
+    for number in range(MOST):
         settled = number > 1 and runs[-1] == runs[-2]
         runs.append(observe(text, watch if settled or number == MOST - 1 else Watch(), device))
         if settled:
