@@ -26,6 +26,7 @@ from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import FrameListener, emit
 from dynx._trace.eager_times import EagerTimes
 from dynx._trace.tree_skips import tree_skips
+from dynx._trace.unguarded import UnguardedValues
 from dynx._trace.uses import Uses
 from dynx._version import __version__
 from dynx._what_if.budget import SHARE
@@ -43,7 +44,7 @@ T = TypeVar("T")
 Detail = Literal["normal", "full"]
 
 
-def watch(*, out: str | Path | None = None, detail: Detail = "normal", what_if: bool = False) -> Watch:
+def watch(*, out: str | Path | None = None, detail: Detail = "normal", what_if: bool = False, stale: bool = False) -> Watch:
     """Record what torch.compile does during a `with` block, or during each call of the decorated function.
 
     Graphs, guards, bytecode and results are the same with and without a watch. Watches nest; each records everything that is
@@ -60,6 +61,10 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal", what_if: 
             once more with each fix, without running it, for a tenth of the compile time and half a second
             (`run.what_ifs`). A fix that is proven to help is the first in the advice of its finding, and one that is proven not
             to help is not advised.
+        stale: whether to find values that change while compiled code keeps the old ones, because no guard watches them
+            (`run.stale_values`, and what else such code reads in `run.unguarded`). The values are read again before calls of
+            compiled functions, for 0.05 s and 1 % of the time. A call that ran the old code counts only if the value
+            differed while its guards were evaluated; for that, a guard that always holds is added to the cache entry.
 
     Returns:
         A context manager and decorator with the members of `dynx.Run`, up to date at each access. For a decorated
@@ -78,7 +83,7 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal", what_if: 
     """
     if detail not in get_args(Detail):
         raise DynxError(f'watch(detail={detail!r}): unknown level of detail\n  valid choices: "normal", "full"')
-    return Watch(None if out is None else Path(out), detail=detail, what_if=SHARE if what_if else None)
+    return Watch(None if out is None else Path(out), detail=detail, what_if=SHARE if what_if else None, stale=stale)
 
 
 class Watch(RunMembers):
@@ -93,12 +98,14 @@ class Watch(RunMembers):
         *,
         detail: Detail = "normal",
         what_if: float | None = None,
+        stale: bool = False,
         command: Sequence[str] | None = None,
         started_by: Mapping[str, Any] | None = None,
     ) -> None:
         self._out = out
         self._detail: Detail = detail
         self._what_if = what_if  # share of the compile time; None to try no fixes
+        self._stale = stale
         self._command = command
         self._started_by = started_by  # header fields about the parent process, in a child process
         self._events: list[Record] = []
@@ -177,6 +184,8 @@ class Watch(RunMembers):
         else:
             self._handles = [listen(self._record, on_frame=self._on_frame())]
         self._handles += [tree_skips(self._record), BackwardCaptures(self._record)]
+        if self._stale:
+            self._handles.append(UnguardedValues(self._record))
         self._is_open, self._uses, self._eager_times = True, Uses(), EagerTimes()
         if self._out is not None:
             self._handles.append(watch_children(self._child_settings, _unwatched_child))
@@ -233,14 +242,14 @@ class Watch(RunMembers):
 
         @functools.wraps(fn)
         def watched(*args: P.args, **kwargs: P.kwargs) -> T:
-            watch = Watch(self._out, detail=self._detail, what_if=self._what_if)
+            watch = Watch(self._out, detail=self._detail, what_if=self._what_if, stale=self._stale)
             try:
                 with watch:
                     return fn(*args, **kwargs)
             finally:
                 watched.dynx = watch  # type: ignore[attr-defined]
 
-        watched.dynx = Watch(self._out, detail=self._detail, what_if=self._what_if)  # type: ignore[attr-defined]
+        watched.dynx = Watch(self._out, detail=self._detail, what_if=self._what_if, stale=self._stale)  # type: ignore[attr-defined]
         return watched
 
     def _close_in_child(self) -> None:

@@ -51,7 +51,7 @@ def _is_installed(versions: str | None) -> bool:
 
 
 def run(source: str, file: str) -> dynx.Run:
-    """Run a program as the code of a module under `dynx.watch()`; its output is discarded.
+    """Run a program as the code of a module under `dynx.watch(stale=True)`; its output is discarded.
 
     A program that begins with the comment `# dynx run --detail full` runs with that detail.
     """
@@ -61,7 +61,7 @@ def run(source: str, file: str) -> dynx.Run:
     with (
         restored_torch(),
         warnings.catch_warnings(),
-        dynx.watch(detail=detail) as watch,
+        dynx.watch(detail=detail, stale=True) as watch,
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):

@@ -49,11 +49,14 @@ from dynx.records import (
     Skip,
     Skipped,
     Specialized,
+    StaleValue,
     TorchWarning,
     TracedCompile,
     TracedGuard,
     Trial,
     Trouble,
+    Unguarded,
+    UnguardedRead,
     WhatIf,
 )
 
@@ -71,6 +74,7 @@ def locations(depth: int = 2) -> st.SearchStrategy[Location]:
     )
 
 
+unguarded_reads = st.builds(UnguardedRead, st.sampled_from(["attribute", "hooks"]), texts, texts, st.none() | locations(0))
 reasons = st.builds(
     Reason,
     st.sampled_from(["size", "value", "global_state"]),
@@ -234,6 +238,20 @@ by_class = {  # every kind of record that a run may hold
     Specialized: st.builds(Specialized, texts, counts, ids, st.none() | locations(), texts),
     BecameDynamic: st.builds(BecameDynamic, texts, texts, texts, texts, counts, ids, st.none() | locations()),
     ProfileMiss: st.builds(ProfileMiss, texts, counts, ids, locations()),
+    Unguarded: st.builds(Unguarded, counts, ids, locations(), st.lists(unguarded_reads, max_size=3).map(tuple)),
+    StaleValue: st.builds(
+        StaleValue,
+        counts,
+        ids,
+        locations(),
+        st.just("attribute"),
+        texts,
+        texts,
+        texts,
+        counts,
+        st.none() | locations(),
+        st.none(),
+    ),
     TorchWarning: st.builds(TorchWarning, texts, texts, st.none() | locations()),
     Trial: st.builds(
         Trial, texts, texts, locations(), fixes, texts, costs, st.none() | costs, st.none() | st.booleans(), texts

@@ -49,8 +49,8 @@ EXPORTED = {
         GuardSetting IsaCheck KeySettings Leak LineCost Location Logged Mark Modified Mutation OrderError ParameterError
         PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
         RecaptureReason Recompile Record Repeated RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport
-        SavedTensor Seen Shown Skip Skipped SourceProfile Specialized Staging Symbol SymbolReport TorchWarning
-        TraceState TracedCompile TracedGuard Trial TriedRule Trouble Verdict WhatIf
+        SavedTensor Seen Shown Skip Skipped SourceProfile Specialized Staging StaleValue Symbol SymbolReport TorchWarning
+        TraceState TracedCompile TracedGuard Trial TriedRule Trouble Unguarded UnguardedRead Verdict WhatIf
     """,
     "dynx.fix": "FixReport Limits Program Tolerance apply run",
     "dynx.report": """

@@ -220,6 +220,18 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         purpose="what-if traces: functions as a fix would rewrite them",
     ),
     HookPoint(
+        "traced_call",
+        "torch._dynamo.symbolic_convert:InstructionTranslatorBase.call_function",
+        ("self", "fn", "args", "kwargs"),
+        purpose="values that no guard watches: results of calls that are constants in compiled code",
+    ),
+    HookPoint(
+        "dropped_guard",
+        "torch._dynamo.guards:is_from_skip_guard_source",
+        ("source",),
+        purpose="values that no guard watches: guards on values of the standard library",
+    ),
+    HookPoint(
         "frame_run",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
         ("self",),

@@ -30,6 +30,8 @@ from dynx._torch.tracing.attempt import specialized_sources, stack_of_failure
 from dynx._torch.tracing.graph_breaks import RawBreak, read_break
 from dynx._torch.tracing.repeated import RawRepeated
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
+from dynx._torch.unguarded.read import Read
+from dynx._torch.unguarded.recording import reads_of_attempt
 from dynx._trace.effect_records import frame_record
 from dynx._trace.guards.of_captures import is_captured
 from dynx._trace.guards.requests import Requests
@@ -86,6 +88,7 @@ class Scope:
     warnings: list[TorchWarning] = field(default_factory=list)
     further: list[Record] = field(default_factory=list)  # of other features, such as saved tensors
     effects: tuple[RawFrameEffects, ...] = ()  # of the attempt that was committed
+    reads: tuple[Read, ...] = ()  # of the same attempt
     repeated: RawRepeated | None = None  # of the graph that was compiled
     failed_at: Location | None = None  # the line of a failure, if torch names it
     nested_seconds: float = 0.0  # of compilations started by this compilation, which have their own records
@@ -111,6 +114,7 @@ class Scope:
             ]
             self.specialized = [self._specialized(source, stack) for source, stack in fixed.items()]
             self.effects = frames_of(result)
+            self.reads = reads_of_attempt(result)
         seconds = time.perf_counter() - self.attempt_started
         outcome: AttemptOutcome = "committed"
         reason = None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from dynx._torch.retracing.retrace import Frame
 from dynx._torch.tracing.stack import StackParts
+from dynx._torch.unguarded.read import Read
 from dynx.errors import DynxWarning
 from dynx.records import Location, Record, Trouble
 
@@ -26,6 +27,9 @@ class CompileEnd(NamedTuple):
     code: CodeType
     guards: Any  # torch's `GuardManagerWrapper`; None if nothing was compiled
     requests: Mapping[str, list[StackParts]]  # the stacks that requested guards, by the name of the source
+    globals: Mapping[str, Any]
+    reads: tuple[Read, ...]  # what the code reads, if something records reads
+    guarded: Callable[[], frozenset[str]]  # the values that guards watch, by the names of their sources
 
 
 EndListener = Callable[[CompileEnd], None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from dynx._reading import safe_read
+from dynx._bytecode import safe_read
 from dynx._reading.user_location import code_at, named, user_location
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.tracing.stack import RawFrame, StackParts

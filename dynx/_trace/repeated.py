@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynx._reading.safe_read import UNKNOWN, resolve_once, text_of
+from dynx._bytecode.safe_read import UNKNOWN, resolve_once, text_of
 from dynx._torch.compilation.frame import CompileCall
 from dynx._torch.tracing.repeated import RawRepeated, dotted
 from dynx._trace.guards.requests import short_source

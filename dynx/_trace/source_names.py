@@ -10,7 +10,7 @@ from inspect import CO_VARARGS
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from dynx._reading import safe_read
+from dynx._bytecode import safe_read
 from dynx._reading.user_location import code_at
 from dynx._torch.compilation.frame import resumed_at
 from dynx._torch.compilation.wrappers import is_shared

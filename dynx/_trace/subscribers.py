@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from dynx._reading.safe_read import described
+from dynx._bytecode.safe_read import described
 from dynx._reading.user_location import call_site, owner_of_file
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
@@ -161,7 +161,17 @@ def _add_facts(key: CompileKey, facts: EntryFacts) -> None:
 
 def _notify_end(on_ends: Sequence[EndListener], scope: Scope, result: Any) -> None:
     guards = guards_of(result)
-    end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.by_name())
+    call, requests = scope.call, scope.requests
+    end = CompileEnd(
+        *scope.key,
+        scope.location,
+        call.code,
+        guards,
+        requests.by_name(),
+        call.globals,
+        scope.reads,
+        requests.of_values,
+    )
     for on_end in on_ends:
         notify("guards and graph code", on_end, end)
 

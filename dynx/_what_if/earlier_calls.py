@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dynx._reading.safe_read import is_module
+from dynx._bytecode.safe_read import is_module
 from dynx._torch.retracing.modes import Modes, modes_now
 from dynx._torch.retracing.tensors import TensorMetadata, is_plain, metadata_of, tensor_with
 

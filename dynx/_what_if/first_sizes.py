@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dynx._reading.safe_read import resolve_once, shape_of
+from dynx._bytecode.safe_read import resolve_once, shape_of
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.retracing.retrace import Frame
 from dynx.advice.facts.names import spoken

@@ -17,7 +17,8 @@ FAMILIES = {
     "DX6": "CUDA graphs",
     "DX7": "Saved tensors",
     "DX8": "Side effects",
-    "DX9": "Compile time",
+    "DX90": "Compile time",
+    "DX91": "Values that no guard watches",
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dynx._reading.safe_read import sizes
+from dynx._bytecode.safe_read import sizes
 from dynx._torch.shapes.known_sizes import CodeKey
 from dynx._torch.shapes.size_choice import Traced
 from dynx._torch.shapes.size_updates import RawUpdate

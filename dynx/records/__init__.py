@@ -62,6 +62,7 @@ from dynx.records.saved_report import GradError, ParameterError, SavedPlan, Save
 from dynx.records.shown import Shown
 from dynx.records.symbols import Symbol, SymbolReport
 from dynx.records.trial import Events, Trial
+from dynx.records.unguarded import StaleValue, Unguarded, UnguardedRead
 from dynx.records.what_if import WhatIf
 
 __all__ = [
@@ -156,6 +157,7 @@ __all__ = [
     "SourceProfile",
     "Specialized",
     "Staging",
+    "StaleValue",
     "Symbol",
     "SymbolReport",
     "TorchWarning",
@@ -165,6 +167,8 @@ __all__ = [
     "Trial",
     "TriedRule",
     "Trouble",
+    "Unguarded",
+    "UnguardedRead",
     "Verdict",
     "WhatIf",
 ]

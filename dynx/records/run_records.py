@@ -26,6 +26,7 @@ from dynx.records.record import Record
 from dynx.records.saved import SavedGraph
 from dynx.records.table import Bytes, Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
 from dynx.records.trial import Trial
+from dynx.records.unguarded import StaleValue, Unguarded
 from dynx.records.what_if import WhatIf, latest
 
 _YES_NO = {True: "yes", False: "no", None: ""}
@@ -244,6 +245,19 @@ class RunRecords:
         "side_effects",
         "What each compiled graph mutates, and whether the compiled code repeats it.",
         table=Table("Side effects", ("id", "function", "what", "before, then", "repeated", "where"), _effect_rows, order=77),
+    )
+    unguarded = Kind(Unguarded, "unguarded", "What compiled code read while it was traced, and that no guard watches.")
+    stale_values = Kind(
+        StaleValue,
+        "stale_value",
+        "Values that changed while compiled code kept the old ones.",
+        table=Table(
+            "Stale values",
+            ("id", "value", "compiled with, now", "calls", "read at"),
+            lambda r: [(r.id, Value(r.text), f"{r.before}, now {r.now}", Times(r.calls), r.read_at)],
+            lambda r: [Line(r.id, (Value(r.text), f"{r.before}, now {r.now}", Times(r.calls)), r.read_at)],
+            order=20,
+        ),
     )
     profile_misses = Kind(ProfileMiss, "profile_miss", "Functions that a PGO profile has only with another closure.")
     warnings = Kind(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 import torch
 
-from dynx._reading import safe_read
+from dynx._bytecode import safe_read
 
 
 class Trap:

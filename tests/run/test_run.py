@@ -54,7 +54,8 @@ def test_json_of_a_run_has_every_group_of_records_in_a_fixed_order():
     assert list(json.loads(Run().to_json())) == [
         "header", "end", "findings", "compiles", "backwards", "recompiles", "graph_breaks", "gave_up", "skipped", "uses",
         "caches",
-        "cudagraph_skips", "cudagraphs", "address_changes", "dynamic", "specialized", "saved", "side_effects", "profile_misses",
+        "cudagraph_skips", "cudagraphs", "address_changes", "dynamic", "specialized", "saved", "side_effects", "unguarded",
+        "stale_values", "profile_misses",
         "warnings", "logs", "post_mortem", "traced", "timeline", "guards", "graph_code", "cache_keys", "cache_settings",
         "eager_times",
         "isa_checks",

@@ -20,6 +20,8 @@ HOOKS = "_torch/hooks.py"
 EXCEPTIONS = {
     # one object of one compilation: a class attribute would affect every compilation of the process
     ("_torch/tracing/line_hook.py", "dispatch_table"): "shadows the class's table on one InstructionTranslator",
+    ("_torch/unguarded/read.py", "dynx_reads"): "a name of dynx on one OutputGraph",
+    ("_torch/unguarded/instructions.py", "dispatch_table"): "shadows the class's table on one InstructionTranslator",
     ("_torch/tracing/line_hook.py", "instruction_pointer"): "moves one InstructionTranslator",
     ("_torch/tracing/line_hook.py", "positions"): "of an instruction that dynx creates",
     ("_torch/tracing/translator.py", "call_user_compiler"): "shadows the method on one OutputGraph",

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import dynx
-from dynx._reading import safe_read
+from dynx._bytecode import safe_read
 from dynx._torch.hooks import HookPoint, installed, subscribe
 from dynx._trace import bus
 from dynx.errors import DynxError

@@ -22,6 +22,16 @@ def guard_source(source: Any) -> str:
         return ""
 
 
+_OF_VALUES = ("ID_MATCH", "EQUALS_MATCH", "CONSTANT_MATCH", "FUNCTION_MATCH", "CLOSURE_MATCH", "BUILTIN_MATCH", "BOOL_MATCH",
+    "NONE_MATCH", "CLASS_MATCH", "MODULE_MATCH", "NN_MODULE", "HASATTR", "WEAKREF_ALIVE", "DICT_CONTAINS",
+)  # fmt: skip
+
+
+def is_of_value(guard: Any) -> bool:
+    """Return whether a guard fails if another value takes the place of the guarded one. Torch: `Guard.create_fn_name`."""
+    return guard.create_fn_name() in _OF_VALUES
+
+
 def guarded_attribute(guard: Any) -> str | None:
     """Return the name of the attribute whose existence a Dynamo `Guard` checks, as after `hasattr`; None for other guards.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
-from dynx._reading.safe_read import UNKNOWN, resolve_once
+from dynx._bytecode.safe_read import UNKNOWN, resolve_once
 from dynx._torch.cache.entries import entries_of
 from dynx._torch.cache.guard_tree import leaf_holds, tree_of
 from dynx._trace.guards.requests import short_source

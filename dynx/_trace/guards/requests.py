@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from dynx._reading.user_location import user_location
-from dynx._torch.cache.guard_failures import guard_source, guarded_attribute
+from dynx._torch.cache.guard_failures import guard_source, guarded_attribute, is_of_value
 from dynx._torch.tracing.stack import StackParts, is_same_line, of_parts, stack_parts
 from dynx.records import Location
 
@@ -64,6 +64,10 @@ class Requests:
                 if not stacks or not is_same_line(stacks[-1], stack):
                     stacks.append(stack)
         return result
+
+    def of_values(self) -> frozenset[str]:
+        """Return the names of the values that a guard compares, not only their types."""
+        return frozenset(guard_source(guard.originating_source) for guard, _ in self._added if is_of_value(guard))
 
 
 def by_short_source(values: Mapping[str, T]) -> dict[str, T]:

@@ -17,7 +17,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from dynx._bytecode.cells import is_filled
-from dynx._reading.safe_read import text_of
+from dynx._bytecode.safe_read import text_of
 from dynx.effects._world.layout import (
     CONTAINERS,
     NUMBERS_AND_TEXT,

@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 import torch
 
 from dynx._bytecode.cells import is_filled
+from dynx._bytecode.safe_read import text_of
 from dynx._reading.owner import owner_of_class, owner_of_code, owner_of_module
-from dynx._reading.safe_read import text_of
 from dynx._reading.variables import is_name_of_user
 from dynx.effects._world.layout import (
     CONTAINERS,

@@ -13,8 +13,8 @@ from collections.abc import Collection, Hashable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from dynx._bytecode.safe_read import text_of
 from dynx._reading.names import names_in
-from dynx._reading.safe_read import text_of
 from dynx.effects._world.layout import is_constant
 from dynx.effects._world.parts import Parts, Readers
 

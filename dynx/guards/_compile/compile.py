@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
-from dynx._reading.safe_read import is_module
+from dynx._bytecode.safe_read import is_module
 from dynx._torch.compilation import backend_key, isolation, wrappers
 from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend, without_inductor
 from dynx._torch.compilation.recompile_limit import report_at_limit

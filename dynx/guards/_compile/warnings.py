@@ -6,7 +6,7 @@ import inspect
 import warnings
 from typing import Any
 
-from dynx._reading.safe_read import is_module
+from dynx._bytecode.safe_read import is_module
 from dynx._reading.user_location import user_stacklevel
 from dynx._torch.cache.entries import entries_of
 from dynx._torch.compilation.config import forced_backend

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dynx._reading.safe_read import resolve
+from dynx._bytecode.safe_read import resolve
 from dynx._torch.cache import dict_tags
 from dynx._torch.cache.guard_timing import GuardTimes
 from dynx._torch.cache.guard_tree import RawNode, is_builtin_module, is_module, is_tensor

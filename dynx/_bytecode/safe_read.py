@@ -121,7 +121,7 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
     direct = True
     while isinstance(inner, (ast.Attribute, ast.Subscript)):
         inner = inner.value
-        owner = globals if isinstance(inner, ast.Name) and inner.id == "G" else _follow(inner, locals, globals)
+        owner = globals if isinstance(inner, ast.Name) and inner.id == "G" else follow(inner, locals, globals)
         if _is_a(owner, "torch.optim", "Optimizer"):
             return "optimizer"
         if direct and (owner is globals or issubclass(type(owner), ModuleType)):
@@ -172,7 +172,7 @@ def text_of(value: Any) -> str:
     """Render a value as short text; the `__repr__` of the user's own classes is not called."""
     if issubclass(type(type(value)), EnumMeta):
         return f"{type(value).__qualname__}.{object.__getattribute__(value, '_name_')}"
-    if _is_plain(value):
+    if is_plain(value):
         return shortened(repr(value))
     for base in _CONSTANTS:
         if issubclass(type(value), base):  # a subclass may have a `__repr__` of its own
@@ -195,7 +195,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
-def _is_plain(value: Any, depth: int = 0) -> bool:
+def is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a value is a constant or a small built-in container of constants, whose repr runs no code of the user."""
     if value is None or type(value) in _CONSTANTS or _is_torch_constant(value):
         return True
@@ -204,7 +204,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         return all(part is None or type(part) is int for part in parts)
     if depth > 2 or (type(value) not in _CONTAINERS and not _is_torch_size(value)) or len(value) > _MAX_ITEMS:
         return False
-    return all(_is_plain(item, depth + 1) for item in value)
+    return all(is_plain(item, depth + 1) for item in value)
 
 
 def _is_torch_constant(value: Any) -> bool:
@@ -217,7 +217,7 @@ def _is_torch_size(value: Any) -> bool:
 
 def _count_text(counter: Any) -> str:
     """Render an `itertools.count` with its step, even a step of 1, which its repr omits."""
-    if not all(_is_plain(part) for part in gc.get_referents(counter) if part is not type(counter)):
+    if not all(is_plain(part) for part in gc.get_referents(counter) if part is not type(counter)):
         return "a count"
     text = repr(counter)
     return text if "," in text else f"{text[:-1]}, 1)"
@@ -229,7 +229,7 @@ def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) 
         tree = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
         return UNKNOWN
-    return _follow(tree, locals, globals)
+    return follow(tree, locals, globals)
 
 
 def resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any], known: dict[str, Any]) -> Any:
@@ -251,13 +251,14 @@ def resolve_once(source: str, locals: Mapping[str, Any], globals: Mapping[str, A
     return known[source]
 
 
-def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+def follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+    """Return the value of a parsed expression; `UNKNOWN` if it cannot be read safely."""
     if isinstance(node, ast.Name):
         return locals.get(node.id, UNKNOWN)
     if isinstance(node, ast.Subscript):
         return _subscript(node, locals, globals)
     if isinstance(node, ast.Attribute):
-        return _attribute(_follow(node.value, locals, globals), node.attr)
+        return _attribute(follow(node.value, locals, globals), node.attr)
     if isinstance(node, ast.Call) and not node.keywords:
         return _call(ast.unparse(node.func), node, locals, globals)
     return UNKNOWN
@@ -269,7 +270,7 @@ def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[
         key = node.slice.value
         if isinstance(key, str) and key in scope:
             return scope[key]
-    return _item_of_node(_follow(node.value, locals, globals), node.slice, locals, globals)
+    return _item_of_node(follow(node.value, locals, globals), node.slice, locals, globals)
 
 
 def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
@@ -278,9 +279,9 @@ def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals
         return _item(owner, node.value)
     if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:
         return UNKNOWN
-    text, wanted = ast.unparse(node), _follow(node, locals, globals)
+    text, wanted = ast.unparse(node), follow(node, locals, globals)
     for key, value in dict.items(owner):  # a lookup would run the `__eq__` of the key
-        if key is wanted or (_is_plain(key) and repr(key) == text):
+        if key is wanted or (is_plain(key) and repr(key) == text):
             return value
     return UNKNOWN
 
@@ -288,10 +289,10 @@ def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals
 def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
     """Return the result of a call, such as `type(x)`, in an expression; `UNKNOWN` unless the call is known to be safe."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
-        return _only_element(_follow(node.func.value, locals, globals))
+        return _only_element(follow(node.func.value, locals, globals))
     if function not in ("type", "dict", "list", "dict.keys", "dict.__getitem__") or not node.args:
         return UNKNOWN
-    value = _follow(node.args[0], locals, globals)
+    value = follow(node.args[0], locals, globals)
     if value is UNKNOWN:
         return UNKNOWN
     if function == "type":
@@ -322,10 +323,7 @@ def _attribute(owner: Any, name: str) -> Any:
         return UNKNOWN
     if issubclass(type(owner), type) and name in ("__dict__", "__mro__"):
         return type.__dict__[name].__get__(owner)
-    try:
-        own: dict[str, Any] = object.__getattribute__(owner, "__dict__")
-    except AttributeError:
-        own = {}
+    own = members_of(owner)
     if name == "__dict__":
         return own
     if name in own:
@@ -345,6 +343,15 @@ def _attribute(owner: Any, name: str) -> Any:
         if attribute is not UNKNOWN:
             return UNKNOWN if hasattr(type(attribute), "__get__") else attribute  # a descriptor may run the user's code
     return UNKNOWN
+
+
+def members_of(owner: Any) -> Mapping[str, Any]:
+    """Return the `__dict__` of an object; empty if it has none."""
+    try:
+        members: Mapping[str, Any] = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return {}
+    return members
 
 
 def _of_class(attribute: Any) -> Any:

@@ -1,0 +1,1 @@
+"""What traced code reads and no guard watches: recorded while Dynamo traces, and read again later."""
