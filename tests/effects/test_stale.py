@@ -8,9 +8,9 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-import stale_programs
 import torch
-from stale_programs import PROGRAMS, Net
+from support import stale_programs
+from support.stale_programs import PROGRAMS, Net
 
 import dynx
 

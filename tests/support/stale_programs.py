@@ -294,7 +294,7 @@ def module_imported_in_the_function():
 
 @program
 def builtin_that_a_global_hides():
-    import stale_programs
+    from support import stale_programs
 
     change = setter(stale_programs, "abs", lambda value: 5.0)
     return lambda x: x * abs(-2.0), change, lambda x: x * min(2.0, 3.0), setter(stale_programs, "divmod", 1)
