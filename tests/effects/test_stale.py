@@ -205,6 +205,19 @@ def test_code_of_the_program_is_not_called_to_read_values_again():
     assert not calls
 
 
+def test_an_error_in_a_recorder_is_reported_and_does_not_stop_the_trace(monkeypatch):
+    from dynx._torch.unguarded import instructions
+
+    def fail(*args):
+        raise ValueError("recorder")
+
+    monkeypatch.setattr(instructions, "note_attribute", fail)
+    net = Net()
+    with dynx.watch(stale=True) as w:
+        assert torch.compile(lambda x: net.inner(x), backend="eager", fullgraph=True)(X).item() == 2
+    assert {trouble.why for trouble in w.troubles} == {"frame_run: ValueError: recorder"}
+
+
 def test_calls_on_another_thread_are_counted():
     fn, change = PROGRAMS["getenv"]()[:2]
     compiled = torch.compile(fn, backend="eager")

@@ -1,4 +1,4 @@
-"""Record the values whose guards torch drops: those read through the standard library, and those that a filter rejects."""
+"""Record the values whose guards torch drops, because they are read through the standard library."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from dynx._torch.unguarded.read import Reads, Referent
 
 
 def record_dropped(reads: Reads, source: Any) -> None:
-    """Record a value by its source: torch's `Source`. It is read by the source alone."""
+    """Record the value that torch's `Source` names."""
     text = guard_source(source)
     reads.add("guard", text, lambda: (text, Value(Referent.at(text, reads.scope), text.endswith(".__annotations__"))))

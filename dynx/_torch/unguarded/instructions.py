@@ -46,16 +46,39 @@ def _with_handlers(table: list[Any]) -> list[Any]:
     return changed
 
 
-def _attribute(original: Handler) -> Handler:
-    def handle(tx: Any, instruction: Any) -> Any:
-        owner = tx.stack[-1]
-        done = original(tx, instruction)
-        if tx.output.should_exit:  # the instruction broke the graph
-            return done
-        note_attribute(tx, owner, instruction.argval, tx.stack[-1])
-        return done
+def _after(count: int, note: Callable[..., None], on_raise: Callable[..., None] | None = None) -> Callable[[Handler], Handler]:
+    """Return what wraps a handler: `note(tx, instruction, *operands)` is called after it, `on_raise` if it raises.
 
-    return handle
+    `count` is the number of operands, on the top of the stack. An instruction that breaks the graph keeps nothing.
+    """
+
+    def make(original: Handler) -> Handler:
+        def handle(tx: Any, instruction: Any) -> Any:
+            operands = tx.stack[-count:]
+            try:
+                done = original(tx, instruction)
+            except Exception:
+                if on_raise is not None:
+                    _observe(tx, on_raise, instruction, operands)
+                raise
+            if not tx.output.should_exit:
+                _observe(tx, note, instruction, operands)
+            return done
+
+        return handle
+
+    return make
+
+
+def _observe(tx: Any, note: Callable[..., None], instruction: Any, operands: list[Any]) -> None:
+    try:
+        note(tx, instruction, *operands)
+    except Exception as error:  # noqa: BLE001 - a failing observer must not stop the trace
+        reads_of(tx.output).on_error("frame_run", error)
+
+
+def _on_attribute(tx: Any, instruction: Any, owner: Any) -> None:
+    note_attribute(tx, owner, instruction.argval, tx.stack[-1])
 
 
 def note_attribute(tx: Any, owner: Any, name: Any, result: Any, *, if_absent: bool = False) -> None:
@@ -94,16 +117,8 @@ def _note_order(tx: Any, owner: Any) -> None:
         reads_of(tx.output).add("order", source, lambda: (f"the order of {source}", Order(Referent.of(owner))))
 
 
-def _identity(original: Handler) -> Handler:
-    def handle(tx: Any, instruction: Any) -> Any:
-        left, right = tx.stack[-2:]
-        done = original(tx, instruction)
-        if tx.output.should_exit:  # the instruction broke the graph
-            return done
-        note_identity(tx, left, right, tx.stack[-1])
-        return done
-
-    return handle
+def _on_identity(tx: Any, instruction: Any, left: Any, right: Any) -> None:
+    note_identity(tx, left, right, tx.stack[-1])
 
 
 def note_identity(tx: Any, left: Any, right: Any, result: Any) -> None:
@@ -120,21 +135,9 @@ def note_identity(tx: Any, left: Any, right: Any, result: Any) -> None:
         )
 
 
-def _lookup(original: Handler) -> Handler:
-    def handle(tx: Any, instruction: Any) -> Any:
-        owner, key = tx.stack[-2:]
-        try:
-            done = original(tx, instruction)
-        except Exception:
-            _note_absent(tx, owner, key)
-            raise
-        if tx.output.should_exit:
-            return done
-        note_key(tx, key)
-        _note_class_item(tx, owner, tx.stack[-1])
-        return done
-
-    return handle
+def _on_lookup(tx: Any, instruction: Any, owner: Any, key: Any) -> None:
+    note_key(tx, key)
+    _note_class_item(tx, owner, tx.stack[-1])
 
 
 def _note_class_item(tx: Any, owner: Any, result: Any) -> None:
@@ -146,16 +149,8 @@ def _note_class_item(tx: Any, owner: Any, result: Any) -> None:
         note_constant(tx, function, owner, result)
 
 
-def _contains(original: Handler) -> Handler:
-    def handle(tx: Any, instruction: Any) -> Any:
-        key = tx.stack[-2]
-        done = original(tx, instruction)
-        if tx.output.should_exit:  # the instruction broke the graph
-            return done
-        note_key(tx, key)
-        return done
-
-    return handle
+def _on_contains(tx: Any, instruction: Any, key: Any, container: Any) -> None:
+    note_key(tx, key)
 
 
 def note_key(tx: Any, key: Any) -> None:
@@ -165,7 +160,7 @@ def note_key(tx: Any, key: Any) -> None:
         reads_of(tx.output).add("key", source, lambda: (source, Key(Referent.of(key))), None, source)
 
 
-def _note_absent(tx: Any, owner: Any, key: Any) -> None:
+def _note_absent(tx: Any, instruction: Any, owner: Any, key: Any) -> None:
     source, key = source_of(owner), settled(key)
     if source is not None and is_kind(key, "ConstantVariable") and is_kind(settled(owner), "ConstDictVariable"):
         name = stored(key, "value")
@@ -173,33 +168,24 @@ def _note_absent(tx: Any, owner: Any, key: Any) -> None:
         reads_of(tx.output).add("absent key", text, lambda: (text, AbsentKey(Referent.of(owner), name)))
 
 
-def _import(original: Handler) -> Handler:
-    def handle(tx: Any, instruction: Any) -> Any:
-        done = original(tx, instruction)
-        name = instruction.argval
-        if name in sys.modules:
-            reads_of(tx.output).add("import", name, lambda: (f"import {name}", Import(name)))
-        return done
-
-    return handle
+def _on_import(tx: Any, instruction: Any, *operands: Any) -> None:
+    name = instruction.argval
+    if name in sys.modules:
+        reads_of(tx.output).add("import", name, lambda: (f"import {name}", Import(name)))
 
 
-def _global(original: Handler) -> Handler:
-    def handle(tx: Any, instruction: Any) -> Any:
-        name = instruction.argval
-        if name not in tx.f_globals and type(module := tx.f_globals.get("__name__")) is str:
-            reads_of(tx.output).add("builtin", (module, name), lambda: (name, Builtin(module, name)))
-        return original(tx, instruction)
-
-    return handle
+def _on_global(tx: Any, instruction: Any, *operands: Any) -> None:
+    name = instruction.argval
+    if name not in tx.f_globals and type(module := tx.f_globals.get("__name__")) is str:
+        reads_of(tx.output).add("builtin", (module, name), lambda: (name, Builtin(module, name)))
 
 
 _HANDLERS: dict[str, Callable[[Handler], Handler]] = {
-    "LOAD_ATTR": _attribute,
-    "LOAD_METHOD": _attribute,
-    "IS_OP": _identity,
-    "BINARY_SUBSCR": _lookup,
-    "CONTAINS_OP": _contains,
-    "IMPORT_NAME": _import,
-    "LOAD_GLOBAL": _global,
+    "LOAD_ATTR": _after(1, _on_attribute),
+    "LOAD_METHOD": _after(1, _on_attribute),
+    "IS_OP": _after(2, _on_identity),
+    "BINARY_SUBSCR": _after(2, _on_lookup, _note_absent),
+    "CONTAINS_OP": _after(2, _on_contains),
+    "IMPORT_NAME": _after(2, _on_import),
+    "LOAD_GLOBAL": _after(1, _on_global),
 }

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from dynx._bytecode.safe_read import UNKNOWN, follow
+from dynx._torch.hooks import OnError
 from dynx._torch.tracing.stack import StackParts, stack_parts
 from dynx._torch.tracing.variables import is_kind, is_lazy, settled, source_of, stored, untouched_value
 from dynx.records.unguarded import ReadKind
@@ -72,6 +73,7 @@ class Reads:
     """The reads of one tracing attempt, each with the variable of its result, or None."""
 
     scope: Scope
+    on_error: OnError = lambda hook, error: None  # takes what recording raises, which must not reach torch
     found: dict[object, tuple[Read, Any]] = field(default_factory=dict)
 
     def add(

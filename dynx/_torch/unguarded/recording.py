@@ -38,7 +38,9 @@ class Recording(Handle):
             self._hooks.pop().remove()
 
     def _on_frame(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
-        self._current.reads = ref(reads_of(args[0].output))  # which has the variables of the call
+        reads = reads_of(args[0].output)
+        reads.on_error = self._on_error
+        self._current.reads = ref(reads)  # which has the variables of the call
         record_frame(args[0])
         return None
 
